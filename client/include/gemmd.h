@@ -1,0 +1,256 @@
+/* gemmd.h - the C API of gemmd: products of quantised weights that a daemon holds.
+ *
+ * A program opens a connection, looks up a weight, allocates shared buffers, writes rows of x into
+ * one, and asks for y = x W^T (+ bias). W is n x k and never leaves the daemon; x is m x k row-major,
+ * y is m x n row-major.
+ *
+ *     gemmd_client_t *client;
+ *     gemmd_weight_t weight;
+ *     gemmd_buffer_t *x, *y;
+ *     gemmd_open(NULL, &client);
+ *     gemmd_find_weight(client, "minilm/encoder.layer.0.attention.self.query", &weight);
+ *     gemmd_buffer_alloc(client, weight.device_index, weight.k * sizeof(float), &x);
+ *     gemmd_buffer_alloc(client, weight.device_index, weight.n * sizeof(float), &y);
+ *     ... write weight.k floats to gemmd_buffer_data(x) ...
+ *     struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
+ *     gemm.weight = &weight;
+ *     gemm.m = 1;
+ *     gemm.x = x, gemm.x_dtype = GEMMD_F32;
+ *     gemm.y = y, gemm.y_dtype = GEMMD_F32;
+ *     gemmd_gemm(client, &gemm);
+ *     ... read weight.n floats from gemmd_buffer_data(y) ...
+ *
+ * Errors: every call that can fail returns GEMMD_OK (0) or another enum gemmd_status; then
+ * gemmd_last_error() has one sentence with the numbers in it, for the calling thread.
+ *
+ * Threads: all calls on one client may be made from any threads at once, except gemmd_close(), which
+ * must be the last. A buffer must outlive the requests that name it. After fork() the child must not
+ * use the parent's client; it opens its own.
+ *
+ * Versions: the library and the daemon agree on a protocol version when they connect. Structs that a
+ * caller fills start with their size, so that they can grow. */
+#ifndef GEMMD_H
+#define GEMMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GEMMD_PUBLIC __attribute__((visibility("default")))
+#define GEMMD_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define GEMMD_PUBLIC
+#define GEMMD_MUST_CHECK
+#endif
+
+/* ---- status ------------------------------------------------------------------------------------ */
+
+/* The high byte is the category: see gemmd_status_category(). Numbers are never reused. */
+enum gemmd_status {
+    GEMMD_OK = 0,
+    /* usage: the call is wrong */
+    GEMMD_INVALID_ARGUMENT = 0x101,
+    GEMMD_NOT_FOUND = 0x102,
+    GEMMD_EXISTS = 0x103,
+    GEMMD_PERMISSION = 0x104,
+    /* quota: a limit of this session or user */
+    GEMMD_QUOTA = 0x201,
+    GEMMD_NO_SPACE = 0x202,
+    /* unsupported */
+    GEMMD_UNSUPPORTED = 0x301,
+    GEMMD_BAD_CHECKPOINT = 0x302,
+    /* busy: the same call may work later */
+    GEMMD_BUSY = 0x401,
+    GEMMD_TIMEOUT = 0x402,
+    GEMMD_CANCELLED = 0x403,
+    GEMMD_SHUTTING_DOWN = 0x404,
+    /* device */
+    GEMMD_DEVICE_LOST = 0x501,
+    GEMMD_DEVICE_ERROR = 0x502,
+    /* protocol: the peer speaks nonsense, or is gone */
+    GEMMD_BAD_MESSAGE = 0x601,
+    GEMMD_BAD_FRAMING = 0x602,
+    GEMMD_VERSION = 0x603,
+    GEMMD_NO_SESSION = 0x604,
+    GEMMD_DISCONNECTED = 0x605,
+    /* internal */
+    GEMMD_INTERNAL = 0x701,
+    GEMMD_NO_MEMORY = 0x702
+};
+
+enum gemmd_status_category {
+    GEMMD_CATEGORY_NONE = 0,
+    GEMMD_CATEGORY_USAGE = 1,
+    GEMMD_CATEGORY_QUOTA = 2,
+    GEMMD_CATEGORY_UNSUPPORTED = 3,
+    GEMMD_CATEGORY_BUSY = 4,
+    GEMMD_CATEGORY_DEVICE = 5,
+    GEMMD_CATEGORY_PROTOCOL = 6,
+    GEMMD_CATEGORY_INTERNAL = 7
+};
+
+/* gemmd_status_name() - "INVALID_ARGUMENT". gemmd_status_text() - one general sentence.
+ * Return: static strings; "UNKNOWN" and a sentence saying so for other numbers. Threads: any. */
+GEMMD_PUBLIC const char *gemmd_status_name(int status);
+GEMMD_PUBLIC const char *gemmd_status_text(int status);
+
+/* gemmd_status_category() - the category of a status: its high byte. Threads: any. */
+GEMMD_PUBLIC enum gemmd_status_category gemmd_status_category(int status);
+
+/* gemmd_last_error() - why the calling thread's latest failing call failed: one sentence, what, where
+ * and why. Valid until this thread's next gemmd call; "" if none has failed. */
+GEMMD_PUBLIC const char *gemmd_last_error(void);
+
+/* gemmd_version() - this library's version, "0.1.0". Static. Threads: any. */
+GEMMD_PUBLIC const char *gemmd_version(void);
+
+/* ---- connection -------------------------------------------------------------------------------- */
+
+typedef struct gemmd_client gemmd_client_t;
+
+enum gemmd_path {
+    GEMMD_PATH_RING = 0, /* shared-memory rings: no system call while the daemon is awake */
+    GEMMD_PATH_ZEROMQ = 1 /* the portable path: same requests, results and errors, tens of microseconds slower */
+};
+
+struct gemmd_options {
+    size_t struct_bytes;
+    const char *socket_dir; /* NULL: $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd */
+    const char *name;       /* shown to operators; NULL: the program's name */
+    enum gemmd_path path;   /* how requests are submitted */
+    uint32_t spin_usec;     /* how long a wait polls before it sleeps; default 20 */
+    uint32_t timeout_msec;  /* for connecting and for control calls; default 5000 */
+};
+#define GEMMD_OPTIONS_INIT {sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 20, 5000}
+
+/* gemmd_open() - connect to the daemon. options: NULL for the defaults.
+ * Errors: DISCONNECTED when no daemon listens there; VERSION; QUOTA; PERMISSION.
+ * Return: GEMMD_OK with *ret_client, to be given to gemmd_close(). Blocks up to timeout_msec. */
+GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,
+                            gemmd_client_t **ret_client) GEMMD_MUST_CHECK;
+
+/* gemmd_close() - hang up; the daemon reclaims everything of this session. Buffers and tickets of this
+ * client become invalid. NULL is fine. */
+GEMMD_PUBLIC void gemmd_close(gemmd_client_t *client);
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+enum gemmd_dtype { GEMMD_F32 = 1, GEMMD_F16 = 2, GEMMD_BF16 = 3 };
+
+/* What a client needs to know of a weight: a plain value, copied freely, owning nothing. */
+typedef struct gemmd_weight {
+    size_t struct_bytes;
+    uint64_t id; /* stays the same across reloads of the model; never reused */
+    uint32_t n;  /* out features: elements in a row of y */
+    uint32_t k;  /* in features: elements in a row of x */
+    uint32_t device_index;
+    enum gemmd_dtype act_dtype; /* the model's own 16-bit type; every gemmd_dtype is accepted */
+    uint32_t has_bias;
+    uint64_t packed_bytes;
+    uint64_t generation;
+    char format[64]; /* "int4 sym g128 f16" */
+    char name[256];
+} gemmd_weight_t;
+
+/* gemmd_find_weight() - look up "MODEL/module.path".
+ * Errors: NOT_FOUND; DISCONNECTED; TIMEOUT. Return: GEMMD_OK with *ret_weight. Blocks. */
+GEMMD_PUBLIC int gemmd_find_weight(gemmd_client_t *client, const char *name,
+                                   gemmd_weight_t *ret_weight) GEMMD_MUST_CHECK;
+
+/* gemmd_list_weights() - all weights, or those of one model (NULL: all), sorted by name.
+ * Return: GEMMD_OK with a malloc'd array in *ret_weights (free() it; NULL when n is 0). Blocks. */
+GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model,
+                                    gemmd_weight_t **ret_weights, size_t *ret_n) GEMMD_MUST_CHECK;
+
+/* ---- buffers ----------------------------------------------------------------------------------- */
+
+/* Memory that this process and the daemon share. */
+typedef struct gemmd_buffer gemmd_buffer_t;
+
+/* gemmd_buffer_alloc() - zeroed memory of the daemon's, mapped here, charged to this user's quota.
+ * size_bytes: > 0. Errors: QUOTA; NO_SPACE; NOT_FOUND (device_index).
+ * Return: GEMMD_OK with *ret_buffer, to be given to gemmd_buffer_free(). Blocks. */
+GEMMD_PUBLIC int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index, uint64_t size_bytes,
+                                    gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
+
+/* gemmd_buffer_import_fd() - share memory of your own: a memfd sealed with F_SEAL_SHRINK (so that the
+ * daemon can never be made to fault), at least size_bytes long. The fd stays yours.
+ * Errors: INVALID_ARGUMENT naming what is wrong with the fd; QUOTA. As above otherwise. */
+GEMMD_PUBLIC int gemmd_buffer_import_fd(gemmd_client_t *client, uint32_t device_index, int fd,
+                                        uint64_t size_bytes, gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
+
+/* gemmd_buffer_data() - where it is mapped in this process. gemmd_buffer_bytes() - its usable size. */
+GEMMD_PUBLIC void *gemmd_buffer_data(const gemmd_buffer_t *buffer);
+GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
+
+/* gemmd_buffer_free() - unmap here; the daemon lets go when the last request using it has ended.
+ * NULL is fine. */
+GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
+
+/* ---- products ---------------------------------------------------------------------------------- */
+
+struct gemmd_gemm {
+    size_t struct_bytes;
+    const gemmd_weight_t *weight;
+    gemmd_buffer_t *x;
+    uint64_t x_offset_bytes; /* multiple of the element size */
+    uint64_t x_stride;       /* elements between rows; 0: k */
+    gemmd_buffer_t *y;
+    uint64_t y_offset_bytes;
+    uint64_t y_stride; /* elements between rows; 0: n */
+    uint32_t m;        /* rows; 0 succeeds and touches nothing */
+    enum gemmd_dtype x_dtype;
+    enum gemmd_dtype y_dtype;
+    uint64_t timeout_usec; /* answer TIMEOUT if not launched by then; 0: none */
+};
+#define GEMMD_GEMM_INIT {sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32, 0}
+
+/* How a request was served. */
+struct gemmd_result {
+    size_t struct_bytes;
+    int status;
+    uint32_t batch_rows;     /* rows of the launch that served it */
+    uint32_t batch_requests; /* requests that shared the launch */
+    uint32_t batch_sessions; /* processes that shared the launch */
+    uint64_t queue_nsec;     /* seen by the daemon -> launched */
+    uint64_t run_nsec;       /* launched -> product complete */
+};
+
+/* A request in flight. 0 is never a ticket. */
+typedef uint64_t gemmd_ticket_t;
+
+/* gemmd_gemm() - one product, start to end: y = x W^T (+ bias). Blocks.
+ * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype; x and y must not overlap. A row of y depends on
+ * that row of x and on the weight only: never on m or on what it was batched with.
+ * Errors: INVALID_ARGUMENT with the numbers; NOT_FOUND when the weight was unloaded; BUSY; TIMEOUT;
+ * SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless GEMMD_OK. */
+GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gemm) GEMMD_MUST_CHECK;
+
+/* gemmd_submit() - start n products in one call; they may run in any order and at once. Never blocks
+ * on the daemon. On GEMMD_OK all n are in flight and ret_tickets (n) names them; otherwise none is:
+ * BUSY when they do not all fit in flight beside what is (at most in_flight_max, typically 256). */
+GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
+                              gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
+
+#define GEMMD_WAIT_FOREVER UINT64_MAX
+
+/* gemmd_wait() - wait for one ticket, for at most timeout_usec (0: only look). ret_result: may be NULL.
+ * Return: how the request ended, the ticket being spent; or TIMEOUT with the ticket still good when
+ * time ran out (ret_result->status tells them apart: it is TIMEOUT only if the request ended so, and
+ * GEMMD_BUSY while it is in flight). Errors: NOT_FOUND for a ticket not in flight. */
+GEMMD_PUBLIC int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_usec,
+                            struct gemmd_result *ret_result) GEMMD_MUST_CHECK;
+
+/* gemmd_cancel() - ask that a request not be started. It still has to be waited for, and ends with
+ * CANCELLED, or as it would have if it had been launched already. Errors: NOT_FOUND. */
+GEMMD_PUBLIC int gemmd_cancel(gemmd_client_t *client, gemmd_ticket_t ticket) GEMMD_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

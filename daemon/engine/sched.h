@@ -1,0 +1,66 @@
+/* sched.h - which requests share the next launch. A pure module: no threads, no clock, no allocation
+ * after init; time is an argument. Events in (push, cancel, expire, done), decisions out (next).
+ *
+ * Policy here: natural batching. One run queue per weight; the weight whose oldest request has waited
+ * longest goes first; a launch takes every compatible decode request of that weight that fits
+ * rows_max, one session after the other in turn so that no session crowds out another; a request of
+ * more rows than rows_max (prefill) runs alone, in chunks that the caller cuts.
+ *
+ * Invariants: an item is in exactly one state; requests of one session for one weight start in the
+ * order they came; nothing waits for ever while next() is called.
+ *
+ * Threads: one, the device's worker. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ipc/base/check.h"
+#include "ipc/base/list.h"
+
+enum sched_state { SCHED_IDLE = 0, SCHED_QUEUED, SCHED_TAKEN };
+
+/* Embedded in the owner's request. The owner fills the first block before push. */
+struct sched_item {
+    uint64_t weight_key; /* requests with equal keys may share a launch: one weight generation ... */
+    uint32_t class_key;  /* ... and equal class keys: same x and y dtype */
+    uint64_t session_id;
+    uint32_t n_rows;
+    uint64_t deadline_nsec; /* 0: none */
+
+    enum sched_state state; /* the rest is sched's */
+    uint64_t arrival_nsec;
+    uint64_t sequence;
+    struct list in_queue;
+    struct list in_deadlines;
+};
+
+struct sched_limits {
+    uint32_t items_max; /* queued at once over all sessions; beyond it push answers full */
+    uint32_t rows_max;  /* of one launch */
+    uint32_t batch_items_max; /* room in the caller's array */
+    bool is_batching; /* false: every request on its own, for comparison */
+};
+
+struct sched;
+
+int sched_new(const struct sched_limits *limits, struct sched **ret_sched) GD_MUST_CHECK;
+struct sched *sched_free(struct sched *sched); /* items left inside are merely forgotten */
+
+enum sched_push { SCHED_PUSHED = 0, SCHED_FULL };
+enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_t now_nsec) GD_MUST_CHECK;
+
+/* sched_next() - the items of the next launch, in session order of arrival; 0 when nothing is queued.
+ * They are TAKEN until sched_done(). */
+uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **ret_items);
+void sched_done(struct sched *sched, struct sched_item *item);
+
+/* sched_cancel() - true if it was QUEUED and is now out. */
+bool sched_cancel(struct sched *sched, struct sched_item *item);
+
+/* sched_expired() - one QUEUED item whose deadline has passed, taken out; NULL when none. */
+struct sched_item *sched_expired(struct sched *sched, uint64_t now_nsec);
+/* sched_deadline() - the earliest deadline of a queued item; UINT64_MAX when none. */
+uint64_t sched_deadline(const struct sched *sched);
+
+uint32_t sched_queued(const struct sched *sched);

@@ -1,0 +1,88 @@
+/* worker.h - one device's worker: takes requests from lanes and from ZeroMQ, checks them, batches
+ * them, launches, completes.
+ *
+ * DESIGN. One thread owns the lanes' worker side, the scheduler, and the device. The main thread talks
+ * to it through an inbox (mutex, list, eventfd) and hears back through callbacks that run on the
+ * worker thread and must only hand the news on. Awake, the worker polls the lanes' submit rings and
+ * makes no system call; with nothing to do it spins for spin_usec, then raises every lane's
+ * is_worker_asleep, looks once more, and sleeps in epoll on the doorbells and the inbox.
+ *
+ * A request's way: popped (copied once) -> checked (request_check) -> queued (sched) -> launched in a
+ * batch through row-pointer tables -> completed into its lane, or handed to the ZeroMQ callback. */
+#pragma once
+
+#include <stdint.h>
+
+#include "daemon/engine/buffers.h"
+#include "daemon/device/device.h"
+#include "daemon/weights/store.h"
+#include "ipc/lane.h"
+#include "ipc/request.h"
+
+struct worker;
+
+struct worker_limits {
+    uint32_t requests_max;           /* accepted and unfinished, over all sessions */
+    uint32_t session_requests_max;   /* ... of one session on the ZeroMQ path; lanes are bounded by their ring */
+    uint32_t rows_max;               /* m of one request */
+    uint32_t spin_usec;              /* how long an idle worker polls before it sleeps */
+    bool is_batching;
+};
+
+/* Who a request is for. The session keeps `buffers` alive until worker_detach() has called back. */
+struct worker_client {
+    uint64_t session_id;
+    struct buffers *buffers;
+};
+
+typedef void (*worker_reply_fn)(void *arg, uint64_t session_id, const struct request_result *result);
+typedef void (*worker_detached_fn)(void *arg, uint64_t session_id);
+typedef void (*worker_fatal_fn)(void *arg, const struct reason *why);
+
+struct worker_callbacks { /* all run on the worker thread */
+    void *arg;
+    worker_reply_fn on_reply;       /* a ZeroMQ request ended */
+    worker_detached_fn on_detached; /* nothing of that session is left in this worker */
+    worker_fatal_fn on_fatal;       /* DEVICE_LOST: the process must exit for a restart */
+};
+
+int worker_new(struct device *device, struct store *store, const struct worker_limits *limits,
+               const struct worker_callbacks *callbacks, struct worker **ret_worker) GD_MUST_CHECK;
+/* worker_free() - answers what is queued with SHUTTING_DOWN, lets the launch in flight end, joins. */
+struct worker *worker_free(struct worker *worker);
+
+/* All of the following: main thread, never blocking on the device. */
+
+/* worker_attach() - take the lane over on success. 0 or -ENOMEM. */
+int worker_attach(struct worker *worker, const struct worker_client *client, struct lane *lane) GD_MUST_CHECK;
+/* worker_detach() - drop the session's lane and queued requests, let its launch in flight end, then
+ * on_detached. Also for a session that never attached. */
+void worker_detach(struct worker *worker, uint64_t session_id);
+/* worker_submit() - the ZeroMQ path. 0 (then on_reply follows, exactly once), -ENOMEM, or STATUS_BUSY. */
+int worker_submit(struct worker *worker, const struct worker_client *client,
+                  const struct request_desc *desc, struct reason *why) GD_MUST_CHECK;
+/* worker_cancel() - the request answers CANCELLED if it had not been launched. */
+void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_id);
+/* worker_drain() - from now on every new request answers SHUTTING_DOWN. */
+void worker_drain(struct worker *worker);
+
+#define WORKER_BATCH_BUCKETS 8u /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
+
+struct worker_stats {
+    uint64_t n_requests; /* accepted */
+    uint64_t n_ok;
+    uint64_t n_refused; /* failed validation */
+    uint64_t n_cancelled, n_timed_out, n_failed;
+    uint64_t n_rows;
+    uint64_t n_launches;
+    uint64_t n_shared_launches; /* with rows of more than one session */
+    uint64_t launches_by_rows[WORKER_BATCH_BUCKETS];
+    uint64_t busy_nsec;  /* launches running */
+    uint64_t queue_nsec; /* sum over requests */
+    uint64_t n_sleeps;
+    uint64_t n_corrupt_lanes;
+    uint32_t n_in_flight;
+    uint32_t n_lanes;
+    uint64_t last_ok_nsec; /* CLOCK_MONOTONIC; 0: none yet */
+};
+void worker_stats(struct worker *worker, struct worker_stats *ret_stats); /* any thread */

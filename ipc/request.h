@@ -1,0 +1,56 @@
+/* request.h - the one descriptor of a GEMM request, whatever path it takes.
+ *
+ * y = x W^T (+ bias): x is m x k row-major with x_stride_elems between rows, y is m x n likewise.
+ * Lives in submit rings as it is, and in control messages field by field (codec.c). A descriptor in
+ * shared memory can change under the reader: it is copied once, and only the copy is looked at. */
+#pragma once
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "ipc/base/reason.h"
+
+enum request_op {
+    REQUEST_OP_GEMM = 1,
+    REQUEST_OP_CANCEL = 2, /* request_id names the request to cancel; it has no completion itself */
+};
+
+enum request_flags {
+    REQUEST_FLAG_NONE = 0,
+};
+
+struct request_desc {
+    uint64_t request_id;     /* chosen by the client, unique among its requests in flight */
+    uint64_t weight_id;      /* slot id from WEIGHT_FIND; never reused */
+    uint64_t x_buffer_id;    /* id with generation; never reused within a session */
+    uint64_t x_offset_bytes; /* multiple of the element size */
+    uint64_t x_stride_elems; /* >= k */
+    uint64_t y_buffer_id;
+    uint64_t y_offset_bytes;
+    uint64_t y_stride_elems; /* >= n */
+    uint64_t timeout_usec;   /* from the daemon's first sight of it; 0: none */
+    uint32_t m;              /* 0 is a success that touches nothing */
+    uint32_t n;              /* what the client believes the weight's shape to be: a reload that */
+    uint32_t k;              /* changed it is noticed instead of served */
+    uint8_t op;              /* enum request_op */
+    uint8_t x_dtype;         /* enum dtype: F16, BF16 or F32 */
+    uint8_t y_dtype;
+    uint8_t reserved0;       /* zero */
+    uint32_t flags;          /* enum request_flags */
+    uint32_t reserved1[9];   /* zero: refused otherwise, so that they can gain a meaning */
+};
+static_assert(sizeof(struct request_desc) == 128, "a descriptor is two cache lines");
+
+/* How a request ended. The sentence is empty for STATUS_OK. */
+struct request_result {
+    uint64_t request_id;
+    uint32_t status;         /* enum status */
+    uint32_t batch_rows;     /* rows of the launch that served it */
+    uint32_t batch_requests; /* requests that shared the launch */
+    uint32_t batch_sessions; /* sessions that shared the launch */
+    uint64_t queue_nsec;     /* first seen by the daemon -> launch */
+    uint64_t run_nsec;       /* launch -> product complete */
+    uint8_t reserved[24];
+    char text[REASON_TEXT_BYTES];
+};
+static_assert(sizeof(struct request_result) == 384, "a completion is six cache lines");

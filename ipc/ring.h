@@ -1,0 +1,44 @@
+/* ring.h - a single-producer single-consumer ring of fixed-size entries in shared memory.
+ *
+ * Indices run freely over 32 bits; their difference is the fill. Each side keeps its own index in
+ * private memory and only ever reads the other's word, so that a peer that scribbles over the
+ * shared page can make a ring look full, empty or corrupt, but never makes us leave the array:
+ * ring_* return RING_CORRUPT when the peer's index is impossible.
+ *
+ * Threads: one producer thread and one consumer thread at a time, in different processes or not. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "ipc/base/check.h"
+
+enum ring_result {
+    RING_OK = 0,
+    RING_EMPTY, /* consumer: nothing there */
+    RING_FULL,  /* producer: no free entry */
+    RING_CORRUPT,
+};
+
+/* One side's private view of a ring. `entries` and both words point into the shared region. */
+struct ring {
+    _Atomic uint32_t *tail; /* written by the producer: entries ever pushed */
+    _Atomic uint32_t *head; /* written by the consumer: entries ever popped */
+    uint8_t *entries;
+    uint32_t n_entries; /* a power of two */
+    uint32_t entry_bytes;
+    uint32_t own; /* this side's index; never read back from the region */
+};
+
+void ring_init(struct ring *ring, _Atomic uint32_t *tail, _Atomic uint32_t *head, void *entries,
+               uint32_t n_entries, uint32_t entry_bytes);
+
+/* Producer: copy one entry in and publish it (release). */
+enum ring_result ring_push(struct ring *ring, const void *entry) GD_MUST_CHECK;
+/* Producer: entries that are free now, 0..n_entries; 0 as well when the peer's index is impossible. */
+uint32_t ring_free(const struct ring *ring);
+
+/* Consumer: copy the oldest entry out (acquire) and give its place back. */
+enum ring_result ring_pop(struct ring *ring, void *ret_entry) GD_MUST_CHECK;
+/* Consumer: entries waiting, 0..n_entries. */
+uint32_t ring_fill(const struct ring *ring);

@@ -1,0 +1,162 @@
+/* gk.h - the kernel library: formats, packing, registry, selection, host kernels.
+ *
+ * Usable without the daemon. Plain C; no threads, no logging, no allocation in a launch.
+ *
+ * Notation: W is n x k (out_features x in_features), x is m x k row-major, y is m x n row-major,
+ * y = x W^T (+ bias). A group is a run of group_size elements along k that share a scale. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ipc/base/check.h"
+#include "ipc/base/dtype.h"
+#include "ipc/base/reason.h"
+
+/* ---- what a weight is -------------------------------------------------------------------------- */
+
+enum gk_kind {
+    GK_KIND_PLAIN = 1, /* values as they are: f32, f16, bf16 */
+    GK_KIND_INT = 2,   /* weight-only unsigned codes with scales: w = scale * (code - zero) */
+};
+
+struct gk_desc {
+    uint32_t n;
+    uint32_t k;
+    enum gk_kind kind;
+    enum dtype value_dtype; /* PLAIN: element type */
+    uint32_t bits;          /* INT: 4 */
+    uint32_t group_size;    /* INT: divides or exceeds nothing: the last group may be ragged; k for -1 */
+    enum dtype scale_dtype; /* INT: F16, BF16 or F32, kept as the checkpoint has it */
+    bool is_symmetric;      /* INT: zero is 2^(bits-1) everywhere */
+    enum dtype bias_dtype;  /* DTYPE_NONE: no bias */
+};
+
+/* gk_desc_check() - a pure predicate: can this be packed at all? 0 or STATUS_UNSUPPORTED /
+ * STATUS_INVALID_ARGUMENT with the rule. */
+int gk_desc_check(const struct gk_desc *desc, struct reason *why) GD_MUST_CHECK;
+
+/* gk_desc_format() - "int4 sym g128 f16", "plain bf16"; always NUL-terminated. */
+void gk_desc_format(const struct gk_desc *desc, char *text, uint32_t size_bytes);
+
+uint32_t gk_desc_groups(const struct gk_desc *desc); /* ceil(k / group_size); 0 for PLAIN */
+
+/* A weight in canonical form: what every reader produces and every packer eats. Arrays are the
+ * caller's. */
+struct gk_canonical {
+    struct gk_desc desc;
+    uint8_t *codes; /* INT: (n, k) one code a byte */
+    void *scales;   /* INT: (n_groups, n) of scale_dtype */
+    void *values;   /* PLAIN: (n, k) of value_dtype */
+    void *bias;     /* (n) of bias_dtype, or NULL */
+};
+
+/* gk_canonical_alloc() - desc must pass gk_desc_check(). -ENOMEM. _finish() frees and zeroes. */
+int gk_canonical_alloc(struct gk_canonical *canonical, const struct gk_desc *desc) GD_MUST_CHECK;
+void gk_canonical_finish(struct gk_canonical *canonical);
+
+/* gk_canonical_value() - W[i_n][i_k] in double: the dequantised weight, exactly. */
+double gk_canonical_value(const struct gk_canonical *canonical, uint32_t i_n, uint32_t i_k);
+/* gk_canonical_bias() - bias[i_n] in double, 0 without one. */
+double gk_canonical_bias(const struct gk_canonical *canonical, uint32_t i_n);
+
+/* ---- readers of checkpoint layouts ------------------------------------------------------------- */
+
+/* GPTQ, reference/kernels: qweight (k*bits/32, n) int32 packed along k low first; qzeros (groups,
+ * n*bits/32) int32 packed along n; scales (groups, n). is_v1: zeros are stored minus one.
+ * All pointers may be unaligned. */
+struct gk_gptq {
+    const void *qweight;
+    const void *qzeros; /* NULL: symmetric by declaration */
+    const void *scales;
+    bool is_v1;
+};
+
+/* gk_gptq_read() - fill canonical (allocated for the symmetric desc). Refuses, naming group and column,
+ * zero points that are not the symmetric one (2^(bits-1)), and scales that are negative, not finite.
+ * Return: 0 or STATUS_BAD_CHECKPOINT / STATUS_UNSUPPORTED. */
+int gk_gptq_read(const struct gk_gptq *source, struct gk_canonical *canonical, struct reason *why) GD_MUST_CHECK;
+
+/* ---- packed layouts ---------------------------------------------------------------------------- */
+
+enum gk_device_kind { GK_DEVICE_HOST = 1, GK_DEVICE_CUDA = 2 };
+
+/* A packed layout: tagged, versioned, lossless, reversible. Padding lives only in here. */
+struct gk_layout {
+    const char *tag; /* "host-int4-n64k8" */
+    uint32_t version;
+    enum gk_device_kind device_kind;
+    bool (*fits)(const struct gk_desc *desc);
+    uint64_t (*packed_bytes)(const struct gk_desc *desc); /* scales and bias included; 64-byte multiple */
+    void (*pack)(const struct gk_canonical *canonical, void *packed);
+    void (*unpack)(const void *packed, struct gk_canonical *canonical); /* canonical->desc is set */
+};
+
+/* gk_layout_for() - the layout a weight gets on that kind of device; NULL: none. Static storage.
+ * Packed memory must be 64-byte aligned. */
+const struct gk_layout *gk_layout_for(const struct gk_desc *desc, enum gk_device_kind device_kind);
+
+/* ---- launches ---------------------------------------------------------------------------------- */
+
+#define GK_BATCH_ROWS_MAX 64u /* rows of one launch */
+
+/* What is asked, without addresses: enough to choose a kernel. */
+struct gk_problem {
+    struct gk_desc desc;
+    const struct gk_layout *layout;
+    uint32_t m; /* 1..GK_BATCH_ROWS_MAX */
+    enum dtype x_dtype;
+    enum dtype y_dtype;
+};
+
+/* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever they
+ * are; x_rows[i] points to k elements, y_rows[i] to n, each aligned to its element size only. An
+ * output row overlaps no input row and no other output row. */
+struct gk_launch {
+    struct gk_problem problem;
+    const void *packed;
+    const void *const *x_rows; /* (m) */
+    void *const *y_rows;       /* (m) */
+    void *workspace;           /* gk_kernel.workspace_bytes(problem), 64-byte aligned */
+};
+
+/* One row of the registry. */
+struct gk_kernel {
+    const char *name; /* arch_types_op_scheme: "avx2_int4_gemm_group" */
+    enum gk_device_kind device_kind;
+    const char *tile; /* for people: "64n x 8m, k128" */
+
+    /* Legality is a pure predicate: 0, or STATUS_UNSUPPORTED with the reason in one sentence. */
+    int (*can_implement)(const struct gk_problem *problem, struct reason *why);
+
+    uint64_t (*workspace_bytes)(const struct gk_problem *problem);
+    double (*predicted_usec)(const struct gk_problem *problem, uint32_t n_threads);
+
+    /* Host kernels run in two steps, each split into n_parts that may run on different threads; all
+     * parts of prepare() end before the first of run() begins. Part i_part of n_parts writes disjoint
+     * memory. The bits of y do not depend on n_parts. */
+    void (*prepare)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
+    void (*run)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
+};
+
+/* gk_kernels() - the whole registry. */
+const struct gk_kernel *const *gk_kernels(uint32_t *ret_n);
+
+/* gk_select() - the best eligible kernel (static preference). *why tells all reasons in one sentence
+ * when none is. 0 or STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
+int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel, struct reason *why) GD_MUST_CHECK;
+
+/* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what a
+ * device sizes its scratch by at load. */
+uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout);
+
+/* gk_host_isa_limit() - for tests and for GEMMD_HOST_ISA: forbid host kernels above "portable", "avx2"
+ * or "avx512"; NULL lifts it. 0 or STATUS_INVALID_ARGUMENT. Not thread-safe: before any launch. */
+int gk_host_isa_limit(const char *isa, struct reason *why) GD_MUST_CHECK;
+
+/* ---- reference --------------------------------------------------------------------------------- */
+
+/* gk_reference_gemm() - y in double from the canonical weight, in double, k ascending.
+ * x (m, k) of x_dtype, x_stride_elems >= k; y (m, n) double, packed. */
+void gk_reference_gemm(const struct gk_canonical *canonical, const void *x, enum dtype x_dtype,
+                       uint64_t x_stride_elems, uint32_t m, double *y);
