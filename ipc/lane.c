@@ -36,8 +36,8 @@ static_assert(sizeof(_Atomic uint32_t) == 4, "a futex word is 4 bytes");
 
 #define NSEC_PER_SEC 1000000000ull
 
-/* gcc warns that ThreadSanitizer does not model fences. It need not here: the data is ordered by the
- * acquire and release in ring.c, and the fences only order the flags, which are atomics. */
+/* gcc warns that ThreadSanitizer does not model fences. It need not here: the data is ordered by
+ * the acquire and release in ring.c, and the fences only order the flags, which are atomics. */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
@@ -61,8 +61,8 @@ static uint64_t now_nsec(void)
 
 static uint64_t lane_bytes(uint32_t n_entries)
 {
-    return LANE_HEADER_BYTES + (uint64_t)n_entries * (sizeof(struct request_desc) +
-                                                      sizeof(struct request_result));
+    return LANE_HEADER_BYTES +
+           (uint64_t)n_entries * (sizeof(struct request_desc) + sizeof(struct request_result));
 }
 
 static bool is_ring_size(uint32_t n_entries)
@@ -116,8 +116,9 @@ static int check_header(const struct lane_shared *shared, uint64_t size_bytes, s
         return reason_set(why, STATUS_BAD_MESSAGE, "the lane's region has no lane in it");
     }
     if (shared->version != LANE_VERSION) {
-        return reason_set(why, STATUS_VERSION, "the lane has layout version %u, this library knows %u",
-                          shared->version, LANE_VERSION);
+        return reason_set(why, STATUS_VERSION,
+                          "the lane has layout version %u, this library knows %u", shared->version,
+                          LANE_VERSION);
     }
     if (!is_ring_size(shared->n_entries) || lane_bytes(shared->n_entries) > size_bytes) {
         return reason_set(why, STATUS_BAD_MESSAGE, "the lane claims %u entries in %llu bytes",
@@ -224,8 +225,8 @@ static bool spin_for_completion(const struct lane *lane, uint32_t spin_usec)
     return false;
 }
 
-/* The caller is counted in n_client_waiters already. The kernel compares the tail once more before it
- * sleeps, so a completion that comes in between is seen. */
+/* The caller is counted in n_client_waiters already. The kernel compares the tail once more before
+ * it sleeps, so a completion that comes in between is seen. */
 static int sleep_for_completion(struct lane *lane, const struct timespec *deadline)
 {
     uint32_t tail;
@@ -250,8 +251,8 @@ int lane_wait_completion(struct lane *lane, uint32_t spin_usec, uint64_t timeout
         return 0;
     }
     uint64_t start = now_nsec();
-    if (spin_usec > 0 && spin_for_completion(lane, spin_usec < timeout_usec ? spin_usec
-                                                                           : (uint32_t)timeout_usec)) {
+    if (spin_usec > 0 &&
+        spin_for_completion(lane, spin_usec < timeout_usec ? spin_usec : (uint32_t)timeout_usec)) {
         return 0;
     }
     /* A century is for ever, and its nanoseconds fit. */

@@ -2,9 +2,10 @@
  *
  * A file that a peer can shrink turns our next load into SIGBUS, so everything mapped here carries
  * F_SEAL_SHRINK: we put it on our own files before anybody else sees the fd, and demand it of
- * imported ones. A peer can still punch holes; a hole in a memfd reads as zeros. In a hugetlbfs file
- * it could fault for want of a huge page, so those are refused. POSIX shm objects cannot be sealed
- * at all, which is why there is no shm_open() here. Any thread; a region belongs to its holder. */
+ * imported ones. A peer can still punch holes; a hole in a memfd reads as zeros. In a hugetlbfs
+ * file it could fault for want of a huge page, so those are refused. POSIX shm objects cannot be
+ * sealed at all, which is why there is no shm_open() here. Any thread; a region belongs to its
+ * holder. */
 #include "ipc/shm.h"
 
 #include <errno.h>

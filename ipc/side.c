@@ -1,9 +1,9 @@
 /* side.c - packets of the session socket.
  *
  * SEQPACKET rather than STREAM: the kernel keeps message borders, so a peer cannot leave us half a
- * message to wait for, and fds always belong to the packet they came with. A packet is received into
- * a copy of ours, then checked, then used. Every fd that came with a refused packet is closed before
- * the refusal is returned. No state, any thread; a socket belongs to its holder. */
+ * message to wait for, and fds always belong to the packet they came with. A packet is received
+ * into a copy of ours, then checked, then used. Every fd that came with a refused packet is closed
+ * before the refusal is returned. No state, any thread; a socket belongs to its holder. */
 #include "ipc/side.h"
 
 #include <errno.h>
@@ -138,8 +138,8 @@ static int check_strings(const union side_message *message, struct reason *why)
         is_good = is_terminated(message->hello.name, sizeof(message->hello.name));
         break;
     case SIDE_WELCOME:
-        is_good = is_terminated(message->welcome.daemon_version,
-                                sizeof(message->welcome.daemon_version));
+        is_good =
+            is_terminated(message->welcome.daemon_version, sizeof(message->welcome.daemon_version));
         break;
     case SIDE_REFUSED:
         is_good = is_terminated(message->refused.text, sizeof(message->refused.text));

@@ -1,9 +1,9 @@
 /* unix.c - Unix socket paths.
  *
- * The mode without a window: bind() gives the file the mode of the socket's own inode less the umask.
- * So fchmod() before bind() makes it narrow from the start, and chmod() afterwards adds the bits that
- * the umask took. Setting the umask instead would do it in one step, but the umask belongs to the
- * whole process and another thread may be creating a file. */
+ * The mode without a window: bind() gives the file the mode of the socket's own inode less the
+ * umask. So fchmod() before bind() makes it narrow from the start, and chmod() afterwards adds the
+ * bits that the umask took. Setting the umask instead would do it in one step, but the umask
+ * belongs to the whole process and another thread may be creating a file. */
 #include "ipc/unix.h"
 
 #include <errno.h>

@@ -67,7 +67,8 @@ static void keep(const uint8_t *bytes, size_t n_bytes)
     }
 }
 
-/* The target gets a heap block of exactly the size, so that AddressSanitizer sees one byte too far. */
+/* The target gets a heap block of exactly the size, so that AddressSanitizer sees one byte too far.
+ */
 static void run_one(const uint8_t *bytes, size_t n_bytes)
 {
     uint8_t *exact = get_memory(NULL, n_bytes > 0 ? n_bytes : 1);
