@@ -1,4 +1,5 @@
-/* device_host.c - the host CPU as a device: sealed memfds for memory, a pool of threads for launches.
+/* device_host.c - the host CPU as a device: sealed memfds for memory, a pool of threads for
+ * launches.
  *
  * A launch runs to its end inside launch(); poll() then gives it back. Scratch memory grows in two
  * steps, so that a loader thread can ask for more while the worker computes: reserve() leaves a
@@ -22,8 +23,9 @@
 
 #include "daemon/device/thread_pool.h"
 
-/* Below this much work a part is not worth another thread's cache misses; a launch is cut into a few
- * parts per thread, so that one thread that lost its CPU does not hold up the others' halves. */
+/* Below this much work a part is not worth another thread's cache misses; a launch is cut into a
+ * few parts per thread, so that one thread that lost its CPU does not hold up the others' halves.
+ */
 #define PART_USEC_MIN     10.0
 #define PARTS_PER_THREAD  4u
 #define PREPARE_ELEMS_MIN 65536u /* elements of x that are worth a part of prepare() */
@@ -60,7 +62,8 @@ static uint64_t now_nsec(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------------------------
+ */
 
 static int host_region_new(struct device *device, const char *name, uint64_t size_bytes,
                            struct region *ret_region, struct reason *why)
@@ -133,7 +136,8 @@ static void *host_scratch(struct device_host *host, uint64_t workspace_bytes)
     return host->scratch->memory;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------- */
+/* ---- launches ----------------------------------------------------------------------------------
+ */
 
 static void prepare_part(void *arg, uint32_t i_part, uint32_t n_parts)
 {
@@ -213,7 +217,8 @@ static struct device_launch *host_poll(struct device *device)
     return steal_ptr(&host_of(device)->finished);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening -----------------------------------------------------------------------------------
+ */
 
 static void host_close(struct device *device)
 {
@@ -240,7 +245,7 @@ static uint32_t usable_cpus(void)
 {
     cpu_set_t cpus;
     long n = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus)
-                                                             : sysconf(_SC_NPROCESSORS_ONLN);
+                                                            : sysconf(_SC_NPROCESSORS_ONLN);
     return (uint32_t)num_max(1, num_min(n > 0 ? (uint64_t)n : 1, THREAD_POOL_THREADS_MAX));
 }
 

@@ -1,5 +1,5 @@
-/* thread_pool.c - see thread_pool.h for the design. An OpenMP runtime would do the loops as well, but
- * it spins or sleeps by its own rules, and its barrier waits for every thread of the team. */
+/* thread_pool.c - see thread_pool.h for the design. An OpenMP runtime would do the loops as well,
+ * but it spins or sleeps by its own rules, and its barrier waits for every thread of the team. */
 #include "daemon/device/thread_pool.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 #include "ipc/base/error.h"
 
-/* Polls between two looks at the clock, and before a waiting caller offers its CPU to somebody else:
- * a thread that holds the last part may need just that CPU. */
+/* Polls between two looks at the clock, and before a waiting caller offers its CPU to somebody
+ * else: a thread that holds the last part may need just that CPU. */
 #define POLLS_PER_LOOK 64u
 
 struct thread_pool {
@@ -176,8 +176,8 @@ static void wake_sleepers(struct thread_pool *pool, uint32_t n_wanted)
 
 static void wait_for_others(struct thread_pool *pool, uint32_t n_parts)
 {
-    for (uint32_t i_poll = 1;
-         atomic_load_explicit(&pool->n_done, memory_order_acquire) != n_parts; i_poll++) {
+    for (uint32_t i_poll = 1; atomic_load_explicit(&pool->n_done, memory_order_acquire) != n_parts;
+         i_poll++) {
         cpu_relax();
         if (i_poll % POLLS_PER_LOOK == 0) {
             (void)sched_yield();

@@ -64,7 +64,7 @@ struct buffers *buffers_free(struct buffers *buffers)
 
 static struct buffer *find(struct buffers *buffers, uint64_t id)
 {
-    list_for_each(node, &buffers->buckets[id % N_BUCKETS]) {
+    list_for_each (node, &buffers->buckets[id % N_BUCKETS]) {
         struct buffer *buffer = LIST_OWNER(node, struct buffer, in_bucket);
         if (buffer->id == id) {
             return buffer;

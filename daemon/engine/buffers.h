@@ -26,10 +26,13 @@ struct buffers *buffers_free(struct buffers *buffers);
  * says which memory this is. 0, negative errno, or STATUS_QUOTA. */
 int buffers_add(struct buffers *buffers, struct device *device, struct region *region,
                 struct quota_charge *charge, uint64_t *ret_id, struct reason *why) GD_MUST_CHECK;
-int buffers_remove(struct buffers *buffers, uint64_t id, struct reason *why) GD_MUST_CHECK; /* NOT_FOUND */
+int buffers_remove(struct buffers *buffers, uint64_t id,
+                   struct reason *why) GD_MUST_CHECK; /* NOT_FOUND */
 
-/* buffers_acquire() - a reference to the buffer and its address; NULL when there is none of that id. */
-struct buffer *buffers_acquire(struct buffers *buffers, uint64_t id, void **ret_base, uint64_t *ret_bytes);
+/* buffers_acquire() - a reference to the buffer and its address; NULL when there is none of that
+ * id. */
+struct buffer *buffers_acquire(struct buffers *buffers, uint64_t id, void **ret_base,
+                               uint64_t *ret_bytes);
 struct buffer *buffer_unref(struct buffer *buffer);
 
 /* buffers_share_memory() - do both map one file, be it under two ids? Then byte i of one is byte i of

@@ -1,5 +1,5 @@
-/* deadlines.h - the queued items that have a deadline, earliest first: a binary heap in an array made
- * once. An item knows its place, so that it can leave from the middle. */
+/* deadlines.h - the queued items that have a deadline, earliest first: a binary heap in an array
+ * made once. An item knows its place, so that it can leave from the middle. */
 #pragma once
 
 #include <stdint.h>

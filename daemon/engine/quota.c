@@ -1,4 +1,5 @@
-/* quota.c - accounts by uid. There are as many accounts as users with something open, so a list does. */
+/* quota.c - accounts by uid. There are as many accounts as users with something open, so a list
+ * does. */
 #include "daemon/engine/quota.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ struct quota *quota_free(struct quota *quota)
 /* The account of a user, made if need be; NULL when there is no memory for it. */
 static struct quota_account *account_of(struct quota *quota, uid_t uid)
 {
-    list_for_each(node, &quota->accounts) {
+    list_for_each (node, &quota->accounts) {
         struct quota_account *account = LIST_OWNER(node, struct quota_account, in_accounts);
         if (account->uid == uid) {
             return account;
@@ -89,7 +90,8 @@ static int find_excess(const uint64_t held[QUOTA_KINDS], const uint64_t amounts[
 {
     for (int kind = 0; kind < QUOTA_KINDS; kind++) {
         uint64_t sum;
-        if (amounts[kind] != 0 && (!num_add(held[kind], amounts[kind], &sum) || sum > limits[kind])) {
+        if (amounts[kind] != 0 &&
+            (!num_add(held[kind], amounts[kind], &sum) || sum > limits[kind])) {
             return kind;
         }
     }

@@ -26,7 +26,8 @@ static int check_form(const struct request_desc *desc, struct reason *why)
         return reason_set(why, STATUS_UNSUPPORTED, "op %u is not known", desc->op);
     }
     if (desc->flags != REQUEST_FLAG_NONE) {
-        return reason_set(why, STATUS_UNSUPPORTED, "flags 0x%" PRIx32 " are not known", desc->flags);
+        return reason_set(why, STATUS_UNSUPPORTED, "flags 0x%" PRIx32 " are not known",
+                          desc->flags);
     }
     static const uint32_t zeros[ARRAY_LENGTH(desc->reserved1)];
     if (desc->reserved0 != 0 || memcmp(desc->reserved1, zeros, sizeof(zeros)) != 0) {
@@ -40,8 +41,9 @@ static int check_dtype(const char *name, uint8_t dtype, struct reason *why)
     if (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16) {
         return 0;
     }
-    return reason_set(why, STATUS_UNSUPPORTED, "type %u of %s is not one of f32 (%u), f16 (%u), bf16 (%u)",
-                      dtype, name, DTYPE_F32, DTYPE_F16, DTYPE_BF16);
+    return reason_set(why, STATUS_UNSUPPORTED,
+                      "type %u of %s is not one of f32 (%u), f16 (%u), bf16 (%u)", dtype, name,
+                      DTYPE_F32, DTYPE_F16, DTYPE_BF16);
 }
 
 static int check_types(const struct request_desc *desc, struct reason *why)
@@ -55,7 +57,8 @@ static int check_weight(const struct request_desc *desc, const struct weight *we
 {
     if (weight->device != device) {
         return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "weight %" PRIu64 " is on device %u (%s), the request came to device %u (%s)",
+                          "weight %" PRIu64
+                          " is on device %u (%s), the request came to device %u (%s)",
                           desc->weight_id, weight->device->index, weight->device->name,
                           device->index, device->name);
     }
@@ -85,8 +88,7 @@ static int check_geometry(struct matrix *matrix, struct reason *why)
     uint64_t n_elems;
     uint64_t n_bytes;
     if (!num_mul(matrix->n_rows - 1, matrix->n_rows > 1 ? matrix->stride_elems : 0, &n_elems) ||
-        !num_add(n_elems, matrix->n_columns, &n_elems) ||
-        !num_mul(n_elems, elem_bytes, &n_bytes) ||
+        !num_add(n_elems, matrix->n_columns, &n_elems) || !num_mul(n_elems, elem_bytes, &n_bytes) ||
         !num_add(n_bytes, matrix->offset_bytes, &matrix->end_bytes)) {
         return reason_set(why, STATUS_INVALID_ARGUMENT,
                           "%" PRIu32 " rows of %s with stride %" PRIu64 " from offset %" PRIu64
@@ -106,11 +108,10 @@ static int check_range(struct matrix *matrix, struct buffers *buffers, struct re
                           matrix->buffer_id, matrix->name);
     }
     if (matrix->end_bytes > size_bytes) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "%s needs bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64
-                          ", which has %" PRIu64,
-                          matrix->name, matrix->offset_bytes, matrix->end_bytes, matrix->buffer_id,
-                          size_bytes);
+        return reason_set(
+            why, STATUS_INVALID_ARGUMENT,
+            "%s needs bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64 ", which has %" PRIu64,
+            matrix->name, matrix->offset_bytes, matrix->end_bytes, matrix->buffer_id, size_bytes);
     }
     matrix->base = base;
     return 0;

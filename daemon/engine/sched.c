@@ -10,8 +10,8 @@
  * no more of them than items. Both are found by one hash table of streams and one of queues.
  *
  * A queue that was served goes to the end of the turns; a stream that was served goes to the end of
- * its queue, one that was passed over (its next request did not fit, or is of another class) keeps its
- * place at the front, where the first stream always gets its request into the launch. */
+ * its queue, one that was passed over (its next request did not fit, or is of another class) keeps
+ * its place at the front, where the first stream always gets its request into the launch. */
 #include "daemon/engine/sched.h"
 
 #include <errno.h>
@@ -59,7 +59,8 @@ struct filling {
     uint32_t class_key;
 };
 
-/* ---- setting up -------------------------------------------------------------------------------- */
+/* ---- setting up --------------------------------------------------------------------------------
+ */
 
 static uint32_t buckets_for(uint32_t n)
 {
@@ -133,12 +134,13 @@ struct sched *sched_free(struct sched *sched)
     return NULL;
 }
 
-/* ---- queues and streams ------------------------------------------------------------------------ */
+/* ---- queues and streams ------------------------------------------------------------------------
+ */
 
 static struct sched_queue *queue_get(struct sched *sched, uint64_t weight_key)
 {
     struct list *bucket = &sched->queue_buckets[hash_mix(weight_key) & (sched->n_buckets - 1)];
-    list_for_each(node, bucket) {
+    list_for_each (node, bucket) {
         struct sched_queue *queue = LIST_OWNER(node, struct sched_queue, in_bucket);
         if (queue->weight_key == weight_key) {
             return queue;
@@ -158,7 +160,7 @@ static struct sched_stream *stream_get(struct sched *sched, struct sched_queue *
 {
     uint64_t hash = hash_mix(queue->weight_key ^ hash_mix(session_id));
     struct list *bucket = &sched->stream_buckets[hash & (sched->n_buckets - 1)];
-    list_for_each(node, bucket) {
+    list_for_each (node, bucket) {
         struct sched_stream *stream = LIST_OWNER(node, struct sched_stream, in_bucket);
         if (stream->queue == queue && stream->session_id == session_id) {
             return stream;
@@ -207,7 +209,8 @@ static void unlink_item(struct sched *sched, struct sched_item *item, enum sched
     sched->n_queued--;
 }
 
-/* ---- events ------------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------------
+ */
 
 enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_t now_nsec)
 {
@@ -269,7 +272,8 @@ uint32_t sched_queued(const struct sched *sched)
     return sched->n_queued;
 }
 
-/* ---- decisions --------------------------------------------------------------------------------- */
+/* ---- decisions ---------------------------------------------------------------------------------
+ */
 
 static bool fits(const struct sched *sched, const struct filling *filling,
                  const struct sched_item *item)

@@ -18,12 +18,12 @@
 
 #define IDLE_PASSES_PER_LOOK 16u /* passes without work between two looks at the clock */
 
-/* A client that frees a completion rings no doorbell, so a worker that sleeps while a lane has no free
- * completion looks again after that long. libgemmd never lets it come to that. */
+/* A client that frees a completion rings no doorbell, so a worker that sleeps while a lane has no
+ * free completion looks again after that long. libgemmd never lets it come to that. */
 #define STALLED_LOOK_MSEC 5
 
-/* Passes that a stopping worker makes to answer what is still in the rings; more than a ring holds, and
- * an end to a client that never stops submitting. */
+/* Passes that a stopping worker makes to answer what is still in the rings; more than a ring holds,
+ * and an end to a client that never stops submitting. */
 #define STOPPING_PASSES 256u
 
 uint64_t worker_now_nsec(void)
@@ -33,7 +33,8 @@ uint64_t worker_now_nsec(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------- */
+/* ---- the loop ----------------------------------------------------------------------------------
+ */
 
 static bool pass(struct worker *worker)
 {
@@ -50,7 +51,7 @@ static bool raise_flags(struct worker *worker, bool *ret_has_stalled)
 {
     bool is_quiet = inbox_sleep_begin(worker);
     bool has_stalled = false;
-    list_for_each(node, &worker->lanes) {
+    list_for_each (node, &worker->lanes) {
         struct worker_session *session = LIST_OWNER(node, struct worker_session, in_lanes);
         bool is_empty = lane_sleep_begin(&session->lane);
         bool is_stalled = intake_is_stalled(session);
@@ -64,7 +65,7 @@ static bool raise_flags(struct worker *worker, bool *ret_has_stalled)
 static void lower_flags(struct worker *worker)
 {
     inbox_sleep_end(worker);
-    list_for_each(node, &worker->lanes) {
+    list_for_each (node, &worker->lanes) {
         lane_sleep_end(&LIST_OWNER(node, struct worker_session, in_lanes)->lane);
     }
 }
@@ -123,7 +124,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* ---- setting up and tearing down --------------------------------------------------------------- */
+/* ---- setting up and tearing down ---------------------------------------------------------------
+ */
 
 static void fill_pools(struct worker *worker)
 {
@@ -256,7 +258,8 @@ struct worker *worker_free(struct worker *worker)
     return NULL;
 }
 
-/* ---- statistics -------------------------------------------------------------------------------- */
+/* ---- statistics --------------------------------------------------------------------------------
+ */
 
 static uint64_t counted(const _Atomic uint64_t *counter)
 {

@@ -1,8 +1,8 @@
 /* worker_batch.c - from the scheduler's choice to a launch and back.
  *
- * A batch reads and writes the clients' buffers in place, through tables of row addresses. A request of
- * more than GK_BATCH_ROWS_MAX rows goes in chunks of that many; chunks and the batches of others take
- * turns, so that a decode step waits for one chunk at most. */
+ * A batch reads and writes the clients' buffers in place, through tables of row addresses. A
+ * request of more than GK_BATCH_ROWS_MAX rows goes in chunks of that many; chunks and the batches
+ * of others take turns, so that a decode step waits for one chunk at most. */
 #include "daemon/engine/worker_internal.h"
 
 #include <errno.h>
@@ -10,13 +10,13 @@
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-/* ---- filling ----------------------------------------------------------------------------------- */
+/* ---- filling -----------------------------------------------------------------------------------
+ */
 
 static void add_rows(struct worker_batch *batch, const struct worker_request *request)
 {
     const struct checked *checked = &request->checked;
-    uint64_t n_rows = num_min(checked->m - request->n_rows_done,
-                              GK_BATCH_ROWS_MAX - batch->n_rows);
+    uint64_t n_rows = num_min(checked->m - request->n_rows_done, GK_BATCH_ROWS_MAX - batch->n_rows);
     for (uint64_t i = 0; i < n_rows; i++) {
         uint64_t i_row = request->n_rows_done + i;
         batch->x_rows[batch->n_rows] = checked->x + i_row * checked->x_stride_bytes;
@@ -59,7 +59,8 @@ static void batch_end(struct worker *worker, struct worker_batch *batch)
     worker->n_busy_batches--;
 }
 
-/* ---- ending ------------------------------------------------------------------------------------ */
+/* ---- ending ------------------------------------------------------------------------------------
+ */
 
 static void finish_taken(struct worker *worker, struct worker_request *request,
                          const struct outcome *outcome)
@@ -101,9 +102,8 @@ static int stop_reason(const struct worker *worker, const struct worker_request 
     if (worker->is_lost) {
         return STATUS_DEVICE_LOST;
     }
-    return atomic_load_explicit(&worker->is_stopping, memory_order_relaxed)
-               ? STATUS_SHUTTING_DOWN
-               : 0;
+    return atomic_load_explicit(&worker->is_stopping, memory_order_relaxed) ? STATUS_SHUTTING_DOWN
+                                                                            : 0;
 }
 
 static void finish_ok(struct worker *worker, struct worker_batch *batch,
@@ -118,8 +118,8 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
     if (request->start_nsec == 0) {
         request->start_nsec = batch->launch.start_nsec;
     }
-    request->n_rows_done += (uint32_t)num_min(request->checked.m - request->n_rows_done,
-                                              GK_BATCH_ROWS_MAX);
+    request->n_rows_done +=
+        (uint32_t)num_min(request->checked.m - request->n_rows_done, GK_BATCH_ROWS_MAX);
     if (request->n_rows_done == request->checked.m) {
         finish_taken(worker, request, &outcome);
         return;
@@ -183,7 +183,8 @@ bool batch_poll(struct worker *worker)
     return has_worked;
 }
 
-/* ---- launching --------------------------------------------------------------------------------- */
+/* ---- launching ---------------------------------------------------------------------------------
+ */
 
 static void batch_start(struct worker *worker, struct worker_batch *batch)
 {
@@ -263,7 +264,8 @@ bool batch_launch(struct worker *worker)
     return has_prefill;
 }
 
-/* ---- dropping ---------------------------------------------------------------------------------- */
+/* ---- dropping ----------------------------------------------------------------------------------
+ */
 
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request)
 {

@@ -8,7 +8,8 @@
 
 #include "daemon/engine/hash.h"
 
-/* ---- the pool ---------------------------------------------------------------------------------- */
+/* ---- the pool ----------------------------------------------------------------------------------
+ */
 
 /* Clients choose request ids: without the secret one could make them all meet in one bucket. */
 static struct list *bucket_of(struct worker *worker, const struct worker_session *session,
@@ -46,7 +47,7 @@ struct worker_request *request_new(struct worker *worker, struct worker_session 
 struct worker_request *request_find(struct worker *worker, const struct worker_session *session,
                                     uint64_t request_id)
 {
-    list_for_each(node, bucket_of(worker, session, request_id)) {
+    list_for_each (node, bucket_of(worker, session, request_id)) {
         struct worker_request *request = LIST_OWNER(node, struct worker_request, in_bucket);
         if (request->session == session && request->request_id == request_id) {
             return request;
@@ -69,7 +70,8 @@ static void request_release(struct worker *worker, struct worker_request *reques
     counter_add(&worker->counters.n_in_flight, UINT64_MAX);
 }
 
-/* ---- the end of a request ---------------------------------------------------------------------- */
+/* ---- the end of a request ----------------------------------------------------------------------
+ */
 
 static _Atomic uint64_t *counter_of(struct worker_counters *counters, int status)
 {
@@ -84,8 +86,7 @@ static _Atomic uint64_t *counter_of(struct worker_counters *counters, int status
         break;
     }
     enum status_category category = status_category(status);
-    bool is_refusal =
-        category == STATUS_CATEGORY_USAGE || category == STATUS_CATEGORY_UNSUPPORTED;
+    bool is_refusal = category == STATUS_CATEGORY_USAGE || category == STATUS_CATEGORY_UNSUPPORTED;
     return is_refusal ? &counters->n_refused : &counters->n_failed;
 }
 
@@ -160,7 +161,8 @@ void request_refuse(struct worker *worker, struct worker_request *request, int s
     request_finish(worker, request, &(struct outcome){.status = status, .text = text});
 }
 
-/* ---- the end of a lane and of a session -------------------------------------------------------- */
+/* ---- the end of a lane and of a session --------------------------------------------------------
+ */
 
 void lane_drop(struct worker *worker, struct worker_session *session)
 {

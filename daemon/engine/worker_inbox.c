@@ -1,7 +1,8 @@
 /* worker_inbox.c - what the main thread asks of the worker: both ends of the inbox.
  *
- * The table of sessions belongs to the main thread, a session's content to the worker; a session leaves
- * the table when it is detached and is freed by the worker when its last request has ended. */
+ * The table of sessions belongs to the main thread, a session's content to the worker; a session
+ * leaves the table when it is detached and is freed by the worker when its last request has ended.
+ */
 #include "daemon/engine/worker_internal.h"
 
 #include <errno.h>
@@ -14,7 +15,8 @@
 
 #include "daemon/engine/hash.h"
 
-/* ---- main thread ------------------------------------------------------------------------------- */
+/* ---- main thread -------------------------------------------------------------------------------
+ */
 
 static void wake_locked(struct worker *worker)
 {
@@ -46,7 +48,7 @@ static struct list *bucket_of(struct worker *worker, uint64_t session_id)
 
 static struct worker_session *session_find(struct worker *worker, uint64_t session_id)
 {
-    list_for_each(node, bucket_of(worker, session_id)) {
+    list_for_each (node, bucket_of(worker, session_id)) {
         struct worker_session *session = LIST_OWNER(node, struct worker_session, in_table);
         if (session->session_id == session_id) {
             return session;
@@ -97,8 +99,8 @@ int worker_attach(struct worker *worker, const struct worker_client *client, str
     if (command == NULL) {
         return err_raise(-ENOMEM);
     }
-    /* Edge-triggered: that a client leaves its doorbell readable, or steals what is in it, is all the
-     * same to a worker that looks at every ring whenever it wakes up. */
+    /* Edge-triggered: that a client leaves its doorbell readable, or steals what is in it, is all
+     * the same to a worker that looks at every ring whenever it wakes up. */
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     if (epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, lane->doorbell_fd, &event) != 0) {
         free(command);
@@ -115,8 +117,8 @@ void worker_detach(struct worker *worker, uint64_t session_id)
 {
     struct worker_session *session =
         session_get(worker, &(struct worker_client){.session_id = session_id});
-    /* Only a session that never sent anything is made here. Without it, the promise to call back could
-     * not be kept, and what the session holds would never be given back. */
+    /* Only a session that never sent anything is made here. Without it, the promise to call back
+     * could not be kept, and what the session holds would never be given back. */
     GD_ASSERT(session != NULL);
     list_remove(&session->in_table);
     post(worker, &session->detach);
@@ -158,7 +160,8 @@ void worker_drain(struct worker *worker)
     atomic_store(&worker->is_draining, true);
 }
 
-/* ---- worker thread ----------------------------------------------------------------------------- */
+/* ---- worker thread -----------------------------------------------------------------------------
+ */
 
 static void open_lane(struct worker *worker, struct worker_session *session,
                       const struct lane *lane)
@@ -174,7 +177,7 @@ static void detach_session(struct worker *worker, struct worker_session *session
     lane_drop(worker, session);
     session->is_muted = true;
     session->n_requests++; /* keeps the session while its requests are dropped one by one */
-    list_for_each_safe(node, &session->requests) {
+    list_for_each_safe (node, &session->requests) {
         struct worker_request *request = LIST_OWNER(node, struct worker_request, in_session);
         if (batch_drop_waiting(worker, request)) {
             request_refuse(worker, request, STATUS_CANCELLED, NULL);

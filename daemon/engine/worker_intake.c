@@ -41,7 +41,8 @@ static int door_status(const struct worker *worker)
 static void enqueue(struct worker *worker, struct worker_request *request,
                     const struct request_desc *desc, uint64_t now_nsec)
 {
-    request->item.weight_key = (uintptr_t)request->checked.weight; /* held: no other has its address */
+    request->item.weight_key =
+        (uintptr_t)request->checked.weight; /* held: no other has its address */
     request->item.class_key = class_of(desc);
     request->item.session_id = request->session->session_id;
     request->item.n_rows = desc->m;
@@ -86,7 +87,8 @@ void intake_cancel(struct worker *worker, struct worker_session *session, uint64
     }
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------- */
+/* ---- lanes -------------------------------------------------------------------------------------
+ */
 
 bool intake_is_stalled(const struct worker_session *session)
 {
@@ -130,7 +132,7 @@ bool intake_poll(struct worker *worker)
     uint64_t share = lane_share(worker);
     uint64_t now_nsec = 0; /* one look at the clock for all that came in this pass */
     uint32_t n_taken = 0;
-    list_for_each_safe(node, &worker->lanes) {
+    list_for_each_safe (node, &worker->lanes) {
         struct worker_session *session = LIST_OWNER(node, struct worker_session, in_lanes);
         n_taken += poll_lane(worker, session, share, &now_nsec);
     }
@@ -143,7 +145,8 @@ bool intake_poll(struct worker *worker)
     return n_taken > 0;
 }
 
-/* ---- deadlines --------------------------------------------------------------------------------- */
+/* ---- deadlines ---------------------------------------------------------------------------------
+ */
 
 bool intake_expire(struct worker *worker)
 {

@@ -1,8 +1,8 @@
 /* worker_internal.h - what the files of the worker share.
  *
- * Floors, lowest first: worker_finish.c (a request ends), worker_batch.c (launches), worker_intake.c
- * (requests come in), worker_inbox.c (the main thread's orders), worker.c (the loop). Everything here
- * belongs to the worker thread but where a line says otherwise. */
+ * Floors, lowest first: worker_finish.c (a request ends), worker_batch.c (launches),
+ * worker_intake.c (requests come in), worker_inbox.c (the main thread's orders), worker.c (the
+ * loop). Everything here belongs to the worker thread but where a line says otherwise. */
 #pragma once
 
 #include <pthread.h>
@@ -118,11 +118,11 @@ struct worker {
 
     /* both threads' */
     pthread_mutex_t inbox_mutex;
-    struct list inbox;        /* guarded by inbox_mutex */
-    bool is_asleep;           /* guarded by inbox_mutex */
-    _Atomic bool has_news;    /* set under inbox_mutex, peeked at without */
-    int inbox_fd;             /* eventfd */
-    int epoll_fd;             /* doorbells and inbox_fd */
+    struct list inbox;     /* guarded by inbox_mutex */
+    bool is_asleep;        /* guarded by inbox_mutex */
+    _Atomic bool has_news; /* set under inbox_mutex, peeked at without */
+    int inbox_fd;          /* eventfd */
+    int epoll_fd;          /* doorbells and inbox_fd */
     _Atomic bool is_draining;
     _Atomic bool is_stopping;
     struct worker_counters counters;
@@ -157,7 +157,8 @@ static inline struct worker_request *request_of_item(struct sched_item *item)
 
 uint64_t worker_now_nsec(void);
 
-/* ---- worker_finish.c --------------------------------------------------------------------------- */
+/* ---- worker_finish.c ---------------------------------------------------------------------------
+ */
 
 /* What a request's result says besides the request's own numbers. */
 struct outcome {
@@ -187,16 +188,20 @@ void lane_mark_corrupt(struct worker *worker, struct worker_session *session);
 /* session_finish_if_done() - free a session that is being detached and has nothing in flight. */
 void session_finish_if_done(struct worker *worker, struct worker_session *session);
 
-/* ---- worker_batch.c ---------------------------------------------------------------------------- */
+/* ---- worker_batch.c ----------------------------------------------------------------------------
+ */
 
-bool batch_launch(struct worker *worker); /* start launches while there are any and the device takes them */
-bool batch_poll(struct worker *worker);   /* finish what the device has finished */
-/* batch_drop_waiting() - take a request that is queued or between chunks out; false if it is neither. */
+bool batch_launch(
+    struct worker *worker); /* start launches while there are any and the device takes them */
+bool batch_poll(struct worker *worker); /* finish what the device has finished */
+/* batch_drop_waiting() - take a request that is queued or between chunks out; false if it is
+ * neither. */
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request);
 /* batch_refuse_all() - end everything that is not in flight with that status. */
 void batch_refuse_all(struct worker *worker, int status, const char *text);
 
-/* ---- worker_intake.c --------------------------------------------------------------------------- */
+/* ---- worker_intake.c ---------------------------------------------------------------------------
+ */
 
 bool intake_poll(struct worker *worker);   /* a few requests of each lane */
 bool intake_expire(struct worker *worker); /* deadlines */
@@ -205,7 +210,8 @@ void intake_accept(struct worker *worker, struct worker_session *session,
 void intake_cancel(struct worker *worker, struct worker_session *session, uint64_t request_id);
 bool intake_is_stalled(const struct worker_session *session); /* its completions are not read */
 
-/* ---- worker_inbox.c ---------------------------------------------------------------------------- */
+/* ---- worker_inbox.c ----------------------------------------------------------------------------
+ */
 
 bool inbox_take(struct worker *worker); /* carry out what the main thread has sent */
 /* inbox_wake() - main thread: make the worker look at its flags. */

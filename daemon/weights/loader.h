@@ -1,6 +1,6 @@
-/* loader.h - jobs that read checkpoints: load, reload, verify. One thread, one job at a time, a bounded
- * queue; progress can be read and a job cancelled at any moment. A job that fails or is cancelled
- * leaves the store as it was. */
+/* loader.h - jobs that read checkpoints: load, reload, verify. One thread, one job at a time, a
+ * bounded queue; progress can be read and a job cancelled at any moment. A job that fails or is
+ * cancelled leaves the store as it was. */
 #pragma once
 
 #include <stdint.h>
@@ -28,14 +28,16 @@ struct loader *loader_free(struct loader *loader);
 /* loader_start() - queue a job. LOAD of a name that serves the same path answers with a job that is
  * done already; of a name that serves another path STATUS_EXISTS. A job for a name that is being
  * loaded from the same path is that job (idempotent). Refusals: STATUS_BUSY when the queue is full,
- * STATUS_NOT_FOUND for RELOAD and VERIFY of what is not there, STATUS_UNSUPPORTED for tp_size > 1 as
- * long as slices are not cut. Any thread. */
+ * STATUS_NOT_FOUND for RELOAD and VERIFY of what is not there, STATUS_UNSUPPORTED for tp_size > 1
+ * as long as slices are not cut. Any thread. */
 int loader_start(struct loader *loader, const struct loader_request *request, uint64_t *ret_job_id,
                  struct reason *why) GD_MUST_CHECK;
 
-/* loader_status() - a snapshot (its warnings are owned by the caller: msg_reply_finish() on the reply
- * they go into). STATUS_NOT_FOUND for an unknown id; ended jobs are remembered, the last 64. */
-int loader_status(struct loader *loader, uint64_t job_id, struct msg_job *ret_job, struct reason *why) GD_MUST_CHECK;
+/* loader_status() - a snapshot (its warnings are owned by the caller: msg_reply_finish() on the
+ * reply they go into). STATUS_NOT_FOUND for an unknown id; ended jobs are remembered, the last 64.
+ */
+int loader_status(struct loader *loader, uint64_t job_id, struct msg_job *ret_job,
+                  struct reason *why) GD_MUST_CHECK;
 int loader_cancel(struct loader *loader, uint64_t job_id, struct reason *why) GD_MUST_CHECK;
 
 /* loader_wait() - block until the job has ended (start-up loads); its status, with *why filled. */

@@ -5,8 +5,8 @@
  * request can never reach another weight than the one its client looked up.
  *
  * Publishing and unpublishing are atomic: a lookup sees a whole model or none.
- * Threads: any; one mutex, held for a hash look-up at most. Memory of a generation goes with its last
- * reference, on the thread that drops it. */
+ * Threads: any; one mutex, held for a hash look-up at most. Memory of a generation goes with its
+ * last reference, on the thread that drops it. */
 #pragma once
 
 #include <stdatomic.h>
@@ -40,7 +40,7 @@ struct model {
     char path[MSG_PATH_BYTES];
     struct device *device;
     enum dtype act_dtype;
-    uint64_t generation; /* given by store_publish() */
+    uint64_t generation;     /* given by store_publish() */
     struct weight **weights; /* owned references, sorted by name */
     uint32_t n_weights;
     char **warnings; /* owned */
@@ -51,7 +51,8 @@ struct model {
 int store_new(struct store **ret_store) GD_MUST_CHECK;
 struct store *store_free(struct store *store);
 
-/* weight_new() - n_refs 1, no memory yet. weight_unref() frees region and struct with the last one. */
+/* weight_new() - n_refs 1, no memory yet. weight_unref() frees region and struct with the last one.
+ */
 int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
 struct weight *weight_ref(struct weight *weight);
 struct weight *weight_unref(struct weight *weight);
@@ -64,7 +65,8 @@ int store_publish(struct store *store, struct model *model) GD_MUST_CHECK;
 /* store_unpublish() - 0 or STATUS_NOT_FOUND. Requests in flight finish on their references. */
 int store_unpublish(struct store *store, const char *name, struct reason *why) GD_MUST_CHECK;
 
-/* store_acquire() - a reference to the current generation of a slot; NULL when unloaded or unknown. */
+/* store_acquire() - a reference to the current generation of a slot; NULL when unloaded or unknown.
+ */
 struct weight *store_acquire(struct store *store, uint64_t slot_id);
 /* store_find() - the same by name. */
 struct weight *store_find(struct store *store, const char *name);
@@ -72,7 +74,8 @@ bool store_has_model(struct store *store, const char *name);
 
 /* Snapshots for replies; malloc'd arrays the caller frees. model: NULL or "" for all.
  * 0, -ENOMEM, or STATUS_NOT_FOUND when a model is named that is not there. */
-int store_list_models(struct store *store, struct msg_model **ret_models, uint32_t *ret_n) GD_MUST_CHECK;
+int store_list_models(struct store *store, struct msg_model **ret_models,
+                      uint32_t *ret_n) GD_MUST_CHECK;
 int store_list_weights(struct store *store, const char *model, struct msg_weight **ret_weights,
                        uint32_t *ret_n, struct reason *why) GD_MUST_CHECK;
 void weight_describe(const struct weight *weight, struct msg_weight *ret_message);

@@ -10,7 +10,7 @@ struct list {
     struct list *prev;
 };
 
-#define LIST_OWNER(node, type, member) ((type *)((char *)(node) - offsetof(type, member)))
+#define LIST_OWNER(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
 
 static inline void list_init(struct list *list)
 {
@@ -53,10 +53,10 @@ static inline struct list *list_pop(struct list *list)
     return first;
 }
 
-#define list_for_each(node, list)                                                                  \
-    for (struct list *node = (list)->next; node != (list); node = node->next)
+#define list_for_each(node, head)                                                                  \
+    for (struct list *node = (head)->next; node != (head); node = node->next)
 
 /* Safe against removal of the current node only. */
-#define list_for_each_safe(node, list)                                                             \
-    for (struct list *node = (list)->next, *next_of_##node = node->next; node != (list);           \
+#define list_for_each_safe(node, head)                                                             \
+    for (struct list *node = (head)->next, *next_of_##node = node->next; node != (head);           \
          node = next_of_##node, next_of_##node = node->next)
