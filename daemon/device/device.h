@@ -47,13 +47,8 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     uint32_t index;
-<<<<<<< HEAD
-    char name[64];        /* "host", later "cuda:0" */
-    char description[128]; /* "AMD EPYC, 2 threads" */
-=======
     char name[64];         /* "host", later "cuda:0" */
     char description[128]; /* "AMD EPYC, 2 threads, avx2" */
->>>>>>> main
     uint32_t n_threads;
     uint32_t launches_max;
 };
