@@ -17,8 +17,10 @@
 #define CODEC_REPLY_ARENA_BYTES   (64u * 1024u * 1024u)
 
 /* Encoders give a malloc'd buffer. Return: 0 or -ENOMEM, -EMSGSIZE when over the frame limit. */
-int codec_encode_request(const struct msg_request *request, uint8_t **ret_bytes, size_t *ret_n_bytes) GD_MUST_CHECK;
-int codec_encode_reply(const struct msg_reply *reply, uint8_t **ret_bytes, size_t *ret_n_bytes) GD_MUST_CHECK;
+int codec_encode_request(const struct msg_request *request, uint8_t **ret_bytes,
+                         size_t *ret_n_bytes) GD_MUST_CHECK;
+int codec_encode_reply(const struct msg_reply *reply, uint8_t **ret_bytes,
+                       size_t *ret_n_bytes) GD_MUST_CHECK;
 
 /* Decoders. Return: 0, -ENOMEM, or STATUS_BAD_MESSAGE naming the field. On STATUS_BAD_MESSAGE
  * ret_request->request_id is set if it could be read, else 0. */

@@ -24,8 +24,8 @@ struct frame_route {
 /* frame_receive() - daemon side: take one multipart message from a ROUTER without blocking.
  * payload: room for FRAME_REQUEST_BYTES_MAX. The whole multipart message is consumed whatever is
  * wrong with it. Return: 0 with *ret_route, *ret_n_bytes set; -EAGAIN when nothing waits; other
- * negative errno; STATUS_BAD_FRAMING with *ret_route set as far as it could be read (n_routes 0: not
- * even a sender). */
+ * negative errno; STATUS_BAD_FRAMING with *ret_route set as far as it could be read (n_routes 0:
+ * not even a sender). */
 int frame_receive(void *zmq_socket, struct frame_route *ret_route, uint8_t *payload,
                   size_t *ret_n_bytes, struct reason *why) GD_MUST_CHECK;
 

@@ -27,11 +27,11 @@
 #include "ipc/ring.h"
 #include "ipc/shm.h"
 
-#define LANE_MAGIC         0x454e414cu /* "LANE" */
-#define LANE_VERSION       1u
-#define LANE_ENTRIES_MIN   16u
-#define LANE_ENTRIES_MAX   4096u
-#define LANE_HEADER_BYTES  4096u
+#define LANE_MAGIC        0x454e414cu /* "LANE" */
+#define LANE_VERSION      1u
+#define LANE_ENTRIES_MIN  16u
+#define LANE_ENTRIES_MAX  4096u
+#define LANE_HEADER_BYTES 4096u
 
 struct lane_shared {
     uint32_t magic;
@@ -42,8 +42,8 @@ struct lane_shared {
     alignas(64) _Atomic uint32_t submit_head;
     alignas(64) _Atomic uint32_t complete_tail; /* futex */
     alignas(64) _Atomic uint32_t complete_head;
-    alignas(64) _Atomic uint32_t is_worker_asleep;  /* written by the worker */
-    alignas(64) _Atomic uint32_t n_client_waiters;  /* written by the client */
+    alignas(64) _Atomic uint32_t is_worker_asleep; /* written by the worker */
+    alignas(64) _Atomic uint32_t n_client_waiters; /* written by the client */
 };
 
 /* One side of a lane. Embedded; LANE_NULL is safe to finish. */
@@ -63,9 +63,10 @@ struct lane {
  * LANE_ENTRIES_MIN and LANE_ENTRIES_MAX. Return: 0 or negative errno. */
 int lane_create(struct lane *lane, uint32_t n_entries, uint32_t device_index) GD_MUST_CHECK;
 
-/* lane_attach() - client side: take over both fds (closed on failure too) and check header and size.
- * Return: 0, negative errno, or STATUS_VERSION / STATUS_BAD_MESSAGE. */
-int lane_attach(struct lane *lane, int region_fd, int doorbell_fd, struct reason *why) GD_MUST_CHECK;
+/* lane_attach() - client side: take over both fds (closed on failure too) and check header and
+ * size. Return: 0, negative errno, or STATUS_VERSION / STATUS_BAD_MESSAGE. */
+int lane_attach(struct lane *lane, int region_fd, int doorbell_fd,
+                struct reason *why) GD_MUST_CHECK;
 
 void lane_finish(struct lane *lane);
 
@@ -78,13 +79,15 @@ int lane_submit_many(struct lane *lane, const struct request_desc *descs, uint32
 /* lane_wait_completion() - sleep until the completion ring is not empty or timeout_usec has passed.
  * Spins for spin_usec first. Return: 0 when there is something, -ETIMEDOUT otherwise. May be called
  * by several threads at once; popping is serialised by the caller. */
-int lane_wait_completion(struct lane *lane, uint32_t spin_usec, uint64_t timeout_usec) GD_MUST_CHECK;
+int lane_wait_completion(struct lane *lane, uint32_t spin_usec,
+                         uint64_t timeout_usec) GD_MUST_CHECK;
 
 /* Worker side. lane_complete() pushes one result and wakes waiters.
  * lane_can_take(): a further request may be popped, since a completion entry is free for it.
  * lane_sleep_begin(): publish that the worker will sleep; true if the submit ring is still empty.
  * lane_sleep_end(): the worker is awake again; also empties the doorbell. */
-enum ring_result lane_complete(struct lane *lane, const struct request_result *result) GD_MUST_CHECK;
+enum ring_result lane_complete(struct lane *lane,
+                               const struct request_result *result) GD_MUST_CHECK;
 bool lane_can_take(const struct lane *lane, uint32_t n_in_flight);
 bool lane_sleep_begin(struct lane *lane);
 void lane_sleep_end(struct lane *lane);

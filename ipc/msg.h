@@ -8,12 +8,12 @@
 #include "ipc/base/reason.h"
 #include "ipc/request.h"
 
-#define MSG_NAME_BYTES     256 /* model names and MODEL/module.path, NUL included */
-#define MSG_PATH_BYTES     4096
-#define MSG_WORD_BYTES     64
-#define MSG_TEXT_BYTES     4096
-#define MSG_EXPLAIN_M_MAX  32
-#define MSG_WARNINGS_MAX   64
+#define MSG_NAME_BYTES    256 /* model names and MODEL/module.path, NUL included */
+#define MSG_PATH_BYTES    4096
+#define MSG_WORD_BYTES    64
+#define MSG_TEXT_BYTES    4096
+#define MSG_EXPLAIN_M_MAX 32
+#define MSG_WARNINGS_MAX  64
 
 /* X(NAME, lower-case name): the order gives enum msg_verb, from 1. */
 #define MSG_VERB_LIST(X)                                                                           \
@@ -38,7 +38,7 @@ enum msg_verb {
 #define MSG_VERB_X(NAME, name) MSG_VERB_##NAME,
     MSG_VERB_LIST(MSG_VERB_X)
 #undef MSG_VERB_X
-    MSG_VERB_END,
+        MSG_VERB_END,
 };
 
 const char *msg_verb_name(enum msg_verb verb); /* "weight_find"; "?" */
@@ -165,7 +165,8 @@ struct msg_reply {
 
 #define MSG_REPLY_NULL ((struct msg_reply){0})
 
-/* msg_reply_finish() - free what the reply owns; safe on MSG_REPLY_NULL and on a half-filled one. */
+/* msg_reply_finish() - free what the reply owns; safe on MSG_REPLY_NULL and on a half-filled one.
+ */
 void msg_reply_finish(struct msg_reply *reply);
 
 /* msg_name_check() - a model name or MODEL/module.path: 1..255 bytes of valid UTF-8 without control

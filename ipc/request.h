@@ -35,9 +35,9 @@ struct request_desc {
     uint8_t op;              /* enum request_op */
     uint8_t x_dtype;         /* enum dtype: F16, BF16 or F32 */
     uint8_t y_dtype;
-    uint8_t reserved0;       /* zero */
-    uint32_t flags;          /* enum request_flags */
-    uint32_t reserved1[9];   /* zero: refused otherwise, so that they can gain a meaning */
+    uint8_t reserved0;     /* zero */
+    uint32_t flags;        /* enum request_flags */
+    uint32_t reserved1[9]; /* zero: refused otherwise, so that they can gain a meaning */
 };
 static_assert(sizeof(struct request_desc) == 128, "a descriptor is two cache lines");
 

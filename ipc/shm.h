@@ -29,7 +29,8 @@ int region_attach(struct region *region, int fd, uint64_t size_bytes) GD_MUST_CH
  * is at least size_bytes long. Takes the fd over, closes it on failure.
  * Return: 0, negative errno, or STATUS_INVALID_ARGUMENT naming what is wrong: not a memfd, not
  * sealed, shorter than declared (both numbers), opened read-only. */
-int region_import(struct region *region, int fd, uint64_t size_bytes, struct reason *why) GD_MUST_CHECK;
+int region_import(struct region *region, int fd, uint64_t size_bytes,
+                  struct reason *why) GD_MUST_CHECK;
 
 /* region_finish() - unmap and close; safe on REGION_NULL; leaves REGION_NULL. */
 void region_finish(struct region *region);

@@ -2,8 +2,8 @@
  *
  * It carries what ZeroMQ cannot: kernel-verified credentials, file descriptors, and liveness. Its
  * hang-up is the client's death. The client asks, the daemon answers with the same sequence number;
- * the daemon never speaks first. Messages are fixed structs of host byte order: both ends are on one
- * machine. The protocol page (proto/PROTOCOL.md) has one entry per message. */
+ * the daemon never speaks first. Messages are fixed structs of host byte order: both ends are on
+ * one machine. The protocol page (proto/PROTOCOL.md) has one entry per message. */
 #pragma once
 
 #include <assert.h>
@@ -13,14 +13,14 @@
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
 
-#define SIDE_MAGIC            0x444d4d47u /* "GMMD" */
-#define SIDE_VERSION_MIN      1u
-#define SIDE_VERSION_MAX      1u
-#define SIDE_TOKEN_BYTES      32 /* lower-case hex of 128 random bits: the ZeroMQ routing id */
-#define SIDE_NAME_BYTES       64
-#define SIDE_FDS_MAX          2
-#define SIDE_SOCKET_NAME      "session"
-#define SIDE_CONTROL_NAME     "control"
+#define SIDE_MAGIC        0x444d4d47u /* "GMMD" */
+#define SIDE_VERSION_MIN  1u
+#define SIDE_VERSION_MAX  1u
+#define SIDE_TOKEN_BYTES  32 /* lower-case hex of 128 random bits: the ZeroMQ routing id */
+#define SIDE_NAME_BYTES   64
+#define SIDE_FDS_MAX      2
+#define SIDE_SOCKET_NAME  "session"
+#define SIDE_CONTROL_NAME "control"
 
 enum side_type {
     SIDE_HELLO = 1,          /* -> SIDE_WELCOME */
@@ -36,7 +36,7 @@ enum side_type {
 
 struct side_header {
     uint32_t magic;
-    uint16_t type; /* enum side_type */
+    uint16_t type;       /* enum side_type */
     uint16_t size_bytes; /* of the whole message */
     uint64_t sequence;
 };
@@ -45,8 +45,8 @@ struct side_hello {
     struct side_header header;
     uint32_t version_min;
     uint32_t version_max;
-    uint32_t flags; /* zero */
-    uint32_t lane_entries; /* wanted ring size; 0: the daemon's default */
+    uint32_t flags;             /* zero */
+    uint32_t lane_entries;      /* wanted ring size; 0: the daemon's default */
     char name[SIDE_NAME_BYTES]; /* for people; printable, NUL-terminated */
 };
 
@@ -126,12 +126,12 @@ struct side_peer {
     gid_t gid;
 };
 
-/* side_listen() - bind and listen at path (at most 107 bytes). The caller holds the directory's lock
- * (daemon/lockfile), so a socket found at path is stale and is replaced; anything that is not a
- * socket is refused with -EEXIST and left alone. mode: permission bits, set with no window in which
- * wider ones hold. Return: fd >= 0 or negative errno. */
+/* side_listen() - bind and listen at path (at most 107 bytes). The caller holds the directory's
+ * lock (daemon/lockfile), so a socket found at path is stale and is replaced; anything that is not
+ * a socket is refused with -EEXIST and left alone. mode: permission bits, set with no window in
+ * which wider ones hold. Return: fd >= 0 or negative errno. */
 int side_listen(const char *path, mode_t mode) GD_MUST_CHECK;
-int side_accept(int listen_fd) GD_MUST_CHECK;  /* non-blocking, CLOEXEC; fd or negative errno */
+int side_accept(int listen_fd) GD_MUST_CHECK;     /* non-blocking, CLOEXEC; fd or negative errno */
 int side_connect(const char *path) GD_MUST_CHECK; /* blocking, CLOEXEC; fd or negative errno */
 int side_peer(int fd, struct side_peer *ret_peer) GD_MUST_CHECK;
 
@@ -143,7 +143,8 @@ void side_init(union side_message *message, enum side_type type, uint64_t sequen
 
 /* side_send() - one packet with n_fds fds (kept by the caller). Never blocks on a non-blocking
  * socket: -EAGAIN when the peer does not read. Never raises SIGPIPE. */
-int side_send(int fd, const union side_message *message, const int *fds, uint32_t n_fds) GD_MUST_CHECK;
+int side_send(int fd, const union side_message *message, const int *fds,
+              uint32_t n_fds) GD_MUST_CHECK;
 
 /* side_receive() - one packet. Return: 1 with *ret_packet filled and valid, 0 on hang-up, -EAGAIN,
  * other negative errno, or STATUS_BAD_MESSAGE (wrong magic, unknown type, wrong size, too many fds;

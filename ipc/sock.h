@@ -1,8 +1,8 @@
 /* sock.h - ZeroMQ sockets as gemmd uses them.
  *
  * The ZMQ_FD rule: the fd becomes readable when *something may have changed*, edge-triggered. After
- * every wake-up, and after every send, ask sock_events() until it shows nothing: a reader that waits
- * for the fd again with messages still queued sleeps for ever. */
+ * every wake-up, and after every send, ask sock_events() until it shows nothing: a reader that
+ * waits for the fd again with messages still queued sleeps for ever. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,22 +19,24 @@ struct sock {
 
 #define SOCK_NULL ((struct sock){0})
 
-/* sock_bind_router() - daemon: ROUTER at ipc://path: message size capped at FRAME_REQUEST_BYTES_MAX,
- * bounded queues, ROUTER_MANDATORY, no linger, one I/O thread. The caller holds the directory's
- * lock: binding steals a path in use. */
+/* sock_bind_router() - daemon: ROUTER at ipc://path: message size capped at
+ * FRAME_REQUEST_BYTES_MAX, bounded queues, ROUTER_MANDATORY, no linger, one I/O thread. The caller
+ * holds the directory's lock: binding steals a path in use. */
 int sock_bind_router(struct sock *sock, const char *path) GD_MUST_CHECK;
 
 /* sock_connect_dealer() - client: DEALER with routing id = token. */
-int sock_connect_dealer(struct sock *sock, const char *path, const void *token, size_t n_bytes) GD_MUST_CHECK;
+int sock_connect_dealer(struct sock *sock, const char *path, const void *token,
+                        size_t n_bytes) GD_MUST_CHECK;
 
 void sock_finish(struct sock *sock);
 
-int sock_fd(const struct sock *sock);        /* for a poll loop; see the rule above */
+int sock_fd(const struct sock *sock); /* for a poll loop; see the rule above */
 bool sock_can_receive(const struct sock *sock);
 
-/* Client side, blocking: sock_send_request() sends [empty][payload]; sock_receive_reply() waits up to
- * timeout_msec for [empty][payload] and gives a malloc'd payload of at most FRAME_REPLY_BYTES_MAX.
- * Return: 0, -ETIMEDOUT, other negative errno, or STATUS_BAD_FRAMING. */
-int sock_send_request(struct sock *sock, const void *payload, size_t n_bytes, int timeout_msec) GD_MUST_CHECK;
-int sock_receive_reply(struct sock *sock, int timeout_msec, uint8_t **ret_payload, size_t *ret_n_bytes,
-                       struct reason *why) GD_MUST_CHECK;
+/* Client side, blocking: sock_send_request() sends [empty][payload]; sock_receive_reply() waits up
+ * to timeout_msec for [empty][payload] and gives a malloc'd payload of at most
+ * FRAME_REPLY_BYTES_MAX. Return: 0, -ETIMEDOUT, other negative errno, or STATUS_BAD_FRAMING. */
+int sock_send_request(struct sock *sock, const void *payload, size_t n_bytes,
+                      int timeout_msec) GD_MUST_CHECK;
+int sock_receive_reply(struct sock *sock, int timeout_msec, uint8_t **ret_payload,
+                       size_t *ret_n_bytes, struct reason *why) GD_MUST_CHECK;

@@ -1,8 +1,8 @@
 /* gemmd.h - the C API of gemmd: products of quantised weights that a daemon holds.
  *
  * A program opens a connection, looks up a weight, allocates shared buffers, writes rows of x into
- * one, and asks for y = x W^T (+ bias). W is n x k and never leaves the daemon; x is m x k row-major,
- * y is m x n row-major.
+ * one, and asks for y = x W^T (+ bias). W is n x k and never leaves the daemon; x is m x k
+ * row-major, y is m x n row-major.
  *
  *     gemmd_client_t *client;
  *     gemmd_weight_t weight;
@@ -23,12 +23,12 @@
  * Errors: every call that can fail returns GEMMD_OK (0) or another enum gemmd_status; then
  * gemmd_last_error() has one sentence with the numbers in it, for the calling thread.
  *
- * Threads: all calls on one client may be made from any threads at once, except gemmd_close(), which
- * must be the last. A buffer must outlive the requests that name it. After fork() the child must not
- * use the parent's client; it opens its own.
+ * Threads: all calls on one client may be made from any threads at once, except gemmd_close(),
+ * which must be the last. A buffer must outlive the requests that name it. After fork() the child
+ * must not use the parent's client; it opens its own.
  *
- * Versions: the library and the daemon agree on a protocol version when they connect. Structs that a
- * caller fills start with their size, so that they can grow. */
+ * Versions: the library and the daemon agree on a protocol version when they connect. Structs that
+ * a caller fills start with their size, so that they can grow. */
 #ifndef GEMMD_H
 #define GEMMD_H
 
@@ -40,14 +40,15 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define GEMMD_PUBLIC __attribute__((visibility("default")))
+#define GEMMD_PUBLIC     __attribute__((visibility("default")))
 #define GEMMD_MUST_CHECK __attribute__((warn_unused_result))
 #else
 #define GEMMD_PUBLIC
 #define GEMMD_MUST_CHECK
 #endif
 
-/* ---- status ------------------------------------------------------------------------------------ */
+/* ---- status ------------------------------------------------------------------------------------
+ */
 
 /* The high byte is the category: see gemmd_status_category(). Numbers are never reused. */
 enum gemmd_status {
@@ -101,31 +102,37 @@ GEMMD_PUBLIC const char *gemmd_status_text(int status);
 /* gemmd_status_category() - the category of a status: its high byte. Threads: any. */
 GEMMD_PUBLIC enum gemmd_status_category gemmd_status_category(int status);
 
-/* gemmd_last_error() - why the calling thread's latest failing call failed: one sentence, what, where
- * and why. Valid until this thread's next gemmd call; "" if none has failed. */
+/* gemmd_last_error() - why the calling thread's latest failing call failed: one sentence, what,
+ * where and why. Valid until this thread's next gemmd call; "" if none has failed. */
 GEMMD_PUBLIC const char *gemmd_last_error(void);
 
 /* gemmd_version() - this library's version, "0.1.0". Static. Threads: any. */
 GEMMD_PUBLIC const char *gemmd_version(void);
 
-/* ---- connection -------------------------------------------------------------------------------- */
+/* ---- connection --------------------------------------------------------------------------------
+ */
 
 typedef struct gemmd_client gemmd_client_t;
 
 enum gemmd_path {
     GEMMD_PATH_RING = 0, /* shared-memory rings: no system call while the daemon is awake */
-    GEMMD_PATH_ZEROMQ = 1 /* the portable path: same requests, results and errors, tens of microseconds slower */
+    GEMMD_PATH_ZEROMQ =
+        1 /* the portable path: same requests, results and errors, tens of microseconds slower */
 };
 
 struct gemmd_options {
     size_t struct_bytes;
-    const char *socket_dir; /* NULL: $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd */
-    const char *name;       /* shown to operators; NULL: the program's name */
-    enum gemmd_path path;   /* how requests are submitted */
-    uint32_t spin_usec;     /* how long a wait polls before it sleeps; default 20 */
-    uint32_t timeout_msec;  /* for connecting and for control calls; default 5000 */
+    const char
+        *socket_dir;  /* NULL: $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd */
+    const char *name; /* shown to operators; NULL: the program's name */
+    enum gemmd_path path;  /* how requests are submitted */
+    uint32_t spin_usec;    /* how long a wait polls before it sleeps; default 20 */
+    uint32_t timeout_msec; /* for connecting and for control calls; default 5000 */
 };
-#define GEMMD_OPTIONS_INIT {sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 20, 5000}
+#define GEMMD_OPTIONS_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 20, 5000                        \
+    }
 
 /* gemmd_open() - connect to the daemon. options: NULL for the defaults.
  * Errors: DISCONNECTED when no daemon listens there; VERSION; QUOTA; PERMISSION.
@@ -133,11 +140,12 @@ struct gemmd_options {
 GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,
                             gemmd_client_t **ret_client) GEMMD_MUST_CHECK;
 
-/* gemmd_close() - hang up; the daemon reclaims everything of this session. Buffers and tickets of this
- * client become invalid. NULL is fine. */
+/* gemmd_close() - hang up; the daemon reclaims everything of this session. Buffers and tickets of
+ * this client become invalid. NULL is fine. */
 GEMMD_PUBLIC void gemmd_close(gemmd_client_t *client);
 
-/* ---- weights ----------------------------------------------------------------------------------- */
+/* ---- weights -----------------------------------------------------------------------------------
+ */
 
 enum gemmd_dtype { GEMMD_F32 = 1, GEMMD_F16 = 2, GEMMD_BF16 = 3 };
 
@@ -166,7 +174,8 @@ GEMMD_PUBLIC int gemmd_find_weight(gemmd_client_t *client, const char *name,
 GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model,
                                     gemmd_weight_t **ret_weights, size_t *ret_n) GEMMD_MUST_CHECK;
 
-/* ---- buffers ----------------------------------------------------------------------------------- */
+/* ---- buffers -----------------------------------------------------------------------------------
+ */
 
 /* Memory that this process and the daemon share. */
 typedef struct gemmd_buffer gemmd_buffer_t;
@@ -174,16 +183,19 @@ typedef struct gemmd_buffer gemmd_buffer_t;
 /* gemmd_buffer_alloc() - zeroed memory of the daemon's, mapped here, charged to this user's quota.
  * size_bytes: > 0. Errors: QUOTA; NO_SPACE; NOT_FOUND (device_index).
  * Return: GEMMD_OK with *ret_buffer, to be given to gemmd_buffer_free(). Blocks. */
-GEMMD_PUBLIC int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index, uint64_t size_bytes,
+GEMMD_PUBLIC int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index,
+                                    uint64_t size_bytes,
                                     gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
 
-/* gemmd_buffer_import_fd() - share memory of your own: a memfd sealed with F_SEAL_SHRINK (so that the
- * daemon can never be made to fault), at least size_bytes long. The fd stays yours.
- * Errors: INVALID_ARGUMENT naming what is wrong with the fd; QUOTA. As above otherwise. */
+/* gemmd_buffer_import_fd() - share memory of your own: a memfd sealed with F_SEAL_SHRINK (so that
+ * the daemon can never be made to fault), at least size_bytes long. The fd stays yours. Errors:
+ * INVALID_ARGUMENT naming what is wrong with the fd; QUOTA. As above otherwise. */
 GEMMD_PUBLIC int gemmd_buffer_import_fd(gemmd_client_t *client, uint32_t device_index, int fd,
-                                        uint64_t size_bytes, gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
+                                        uint64_t size_bytes,
+                                        gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
 
-/* gemmd_buffer_data() - where it is mapped in this process. gemmd_buffer_bytes() - its usable size. */
+/* gemmd_buffer_data() - where it is mapped in this process. gemmd_buffer_bytes() - its usable size.
+ */
 GEMMD_PUBLIC void *gemmd_buffer_data(const gemmd_buffer_t *buffer);
 GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
 
@@ -191,7 +203,8 @@ GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
  * NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products ----------------------------------------------------------------------------------
+ */
 
 struct gemmd_gemm {
     size_t struct_bytes;
@@ -207,7 +220,10 @@ struct gemmd_gemm {
     enum gemmd_dtype y_dtype;
     uint64_t timeout_usec; /* answer TIMEOUT if not launched by then; 0: none */
 };
-#define GEMMD_GEMM_INIT {sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32, 0}
+#define GEMMD_GEMM_INIT                                                                            \
+    {                                                                                              \
+        sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32, 0        \
+    }
 
 /* How a request was served. */
 struct gemmd_result {
@@ -230,18 +246,19 @@ typedef uint64_t gemmd_ticket_t;
  * SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless GEMMD_OK. */
 GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gemm) GEMMD_MUST_CHECK;
 
-/* gemmd_submit() - start n products in one call; they may run in any order and at once. Never blocks
- * on the daemon. On GEMMD_OK all n are in flight and ret_tickets (n) names them; otherwise none is:
- * BUSY when they do not all fit in flight beside what is (at most in_flight_max, typically 256). */
+/* gemmd_submit() - start n products in one call; they may run in any order and at once. Never
+ * blocks on the daemon. On GEMMD_OK all n are in flight and ret_tickets (n) names them; otherwise
+ * none is: BUSY when they do not all fit in flight beside what is (at most in_flight_max, typically
+ * 256). */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 
 #define GEMMD_WAIT_FOREVER UINT64_MAX
 
-/* gemmd_wait() - wait for one ticket, for at most timeout_usec (0: only look). ret_result: may be NULL.
- * Return: how the request ended, the ticket being spent; or TIMEOUT with the ticket still good when
- * time ran out (ret_result->status tells them apart: it is TIMEOUT only if the request ended so, and
- * GEMMD_BUSY while it is in flight). Errors: NOT_FOUND for a ticket not in flight. */
+/* gemmd_wait() - wait for one ticket, for at most timeout_usec (0: only look). ret_result: may be
+ * NULL. Return: how the request ended, the ticket being spent; or TIMEOUT with the ticket still
+ * good when time ran out (ret_result->status tells them apart: it is TIMEOUT only if the request
+ * ended so, and GEMMD_BUSY while it is in flight). Errors: NOT_FOUND for a ticket not in flight. */
 GEMMD_PUBLIC int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_usec,
                             struct gemmd_result *ret_result) GEMMD_MUST_CHECK;
 

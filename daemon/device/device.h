@@ -33,7 +33,8 @@ struct device_ops {
                          struct region *ret_region, struct reason *why);
     void (*region_free)(struct device *device, struct region *region);
 
-    /* Make sure that launches needing that much scratch will find it. Any thread, off the submit path. */
+    /* Make sure that launches needing that much scratch will find it. Any thread, off the submit
+     * path. */
     int (*reserve)(struct device *device, uint64_t workspace_bytes, struct reason *why);
 
     /* Start a launch. The host device runs it to its end before it returns; a GPU returns at once.
@@ -46,14 +47,14 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     uint32_t index;
-    char name[64];        /* "host", later "cuda:0" */
+    char name[64];         /* "host", later "cuda:0" */
     char description[128]; /* "AMD EPYC, 2 threads, avx2" */
     uint32_t n_threads;
     uint32_t launches_max;
 };
 
-/* device_open() - spec: "host" or "auto" (host, as long as no GPU back end is built in). n_threads 0:
- * one per CPU this process may run on. 0, negative errno, or STATUS_UNSUPPORTED / NOT_FOUND. */
+/* device_open() - spec: "host" or "auto" (host, as long as no GPU back end is built in). n_threads
+ * 0: one per CPU this process may run on. 0, negative errno, or STATUS_UNSUPPORTED / NOT_FOUND. */
 int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct device **ret_device,
                 struct reason *why) GD_MUST_CHECK;
 struct device *device_close(struct device *device); /* NULL in, NULL out */

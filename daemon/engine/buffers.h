@@ -24,10 +24,13 @@ struct buffers *buffers_free(struct buffers *buffers);
 /* buffers_add() - takes region and charge over on success. 0, -ENOMEM, or STATUS_QUOTA. */
 int buffers_add(struct buffers *buffers, struct device *device, struct region *region,
                 struct quota_charge *charge, uint64_t *ret_id, struct reason *why) GD_MUST_CHECK;
-int buffers_remove(struct buffers *buffers, uint64_t id, struct reason *why) GD_MUST_CHECK; /* NOT_FOUND */
+int buffers_remove(struct buffers *buffers, uint64_t id,
+                   struct reason *why) GD_MUST_CHECK; /* NOT_FOUND */
 
-/* buffers_acquire() - a reference to the buffer and its address; NULL when there is none of that id. */
-struct buffer *buffers_acquire(struct buffers *buffers, uint64_t id, void **ret_base, uint64_t *ret_bytes);
+/* buffers_acquire() - a reference to the buffer and its address; NULL when there is none of that
+ * id. */
+struct buffer *buffers_acquire(struct buffers *buffers, uint64_t id, void **ret_base,
+                               uint64_t *ret_bytes);
 struct buffer *buffer_unref(struct buffer *buffer);
 
 uint32_t buffers_count(struct buffers *buffers);

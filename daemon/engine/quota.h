@@ -1,8 +1,8 @@
 /* quota.h - what one user may make the daemon hold: sessions, buffers, bytes, fds.
  *
- * Accounts are per uid and shared by that user's sessions, so that opening more sessions buys nothing.
- * A charge remembers what it took and gives it back exactly once.
- * Threads: any; one mutex. */
+ * Accounts are per uid and shared by that user's sessions, so that opening more sessions buys
+ * nothing. A charge remembers what it took and gives it back exactly once. Threads: any; one mutex.
+ */
 #pragma once
 
 #include <stdint.h>
@@ -31,7 +31,8 @@ struct quota_charge {
 int quota_new(const struct quota_limits *limits, struct quota **ret_quota) GD_MUST_CHECK;
 struct quota *quota_free(struct quota *quota); /* all charges must be back */
 
-/* quota_take() - all amounts or none. 0, -ENOMEM, or STATUS_QUOTA naming kind, amount, held, limit. */
+/* quota_take() - all amounts or none. 0, -ENOMEM, or STATUS_QUOTA naming kind, amount, held, limit.
+ */
 int quota_take(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],
                struct quota_charge *ret_charge, struct reason *why) GD_MUST_CHECK;
 void quota_give(struct quota_charge *charge); /* leaves QUOTA_CHARGE_NULL; safe on it */

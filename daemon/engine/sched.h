@@ -1,10 +1,11 @@
-/* sched.h - which requests share the next launch. A pure module: no threads, no clock, no allocation
- * after init; time is an argument. Events in (push, cancel, expire, done), decisions out (next).
+/* sched.h - which requests share the next launch. A pure module: no threads, no clock, no
+ * allocation after init; time is an argument. Events in (push, cancel, expire, done), decisions out
+ * (next).
  *
- * Policy here: natural batching. One run queue per weight; the weight whose oldest request has waited
- * longest goes first; a launch takes every compatible decode request of that weight that fits
- * rows_max, one session after the other in turn so that no session crowds out another; a request of
- * more rows than rows_max (prefill) runs alone, in chunks that the caller cuts.
+ * Policy here: natural batching. One run queue per weight; the weight whose oldest request has
+ * waited longest goes first; a launch takes every compatible decode request of that weight that
+ * fits rows_max, one session after the other in turn so that no session crowds out another; a
+ * request of more rows than rows_max (prefill) runs alone, in chunks that the caller cuts.
  *
  * Invariants: an item is in exactly one state; requests of one session for one weight start in the
  * order they came; nothing waits for ever while next() is called.
@@ -22,8 +23,9 @@ enum sched_state { SCHED_IDLE = 0, SCHED_QUEUED, SCHED_TAKEN };
 
 /* Embedded in the owner's request. The owner fills the first block before push. */
 struct sched_item {
-    uint64_t weight_key; /* requests with equal keys may share a launch: one weight generation ... */
-    uint32_t class_key;  /* ... and equal class keys: same x and y dtype */
+    uint64_t
+        weight_key;     /* requests with equal keys may share a launch: one weight generation ... */
+    uint32_t class_key; /* ... and equal class keys: same x and y dtype */
     uint64_t session_id;
     uint32_t n_rows;
     uint64_t deadline_nsec; /* 0: none */
@@ -36,10 +38,10 @@ struct sched_item {
 };
 
 struct sched_limits {
-    uint32_t items_max; /* queued at once over all sessions; beyond it push answers full */
-    uint32_t rows_max;  /* of one launch */
+    uint32_t items_max;       /* queued at once over all sessions; beyond it push answers full */
+    uint32_t rows_max;        /* of one launch */
     uint32_t batch_items_max; /* room in the caller's array */
-    bool is_batching; /* false: every request on its own, for comparison */
+    bool is_batching;         /* false: every request on its own, for comparison */
 };
 
 struct sched;
@@ -48,10 +50,11 @@ int sched_new(const struct sched_limits *limits, struct sched **ret_sched) GD_MU
 struct sched *sched_free(struct sched *sched); /* items left inside are merely forgotten */
 
 enum sched_push { SCHED_PUSHED = 0, SCHED_FULL };
-enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_t now_nsec) GD_MUST_CHECK;
+enum sched_push sched_push(struct sched *sched, struct sched_item *item,
+                           uint64_t now_nsec) GD_MUST_CHECK;
 
-/* sched_next() - the items of the next launch, in session order of arrival; 0 when nothing is queued.
- * They are TAKEN until sched_done(). */
+/* sched_next() - the items of the next launch, in session order of arrival; 0 when nothing is
+ * queued. They are TAKEN until sched_done(). */
 uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **ret_items);
 void sched_done(struct sched *sched, struct sched_item *item);
 

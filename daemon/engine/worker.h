@@ -1,20 +1,21 @@
 /* worker.h - one device's worker: takes requests from lanes and from ZeroMQ, checks them, batches
  * them, launches, completes.
  *
- * DESIGN. One thread owns the lanes' worker side, the scheduler, and the device. The main thread talks
- * to it through an inbox (mutex, list, eventfd) and hears back through callbacks that run on the
- * worker thread and must only hand the news on. Awake, the worker polls the lanes' submit rings and
- * makes no system call; with nothing to do it spins for spin_usec, then raises every lane's
+ * DESIGN. One thread owns the lanes' worker side, the scheduler, and the device. The main thread
+ * talks to it through an inbox (mutex, list, eventfd) and hears back through callbacks that run on
+ * the worker thread and must only hand the news on. Awake, the worker polls the lanes' submit rings
+ * and makes no system call; with nothing to do it spins for spin_usec, then raises every lane's
  * is_worker_asleep, looks once more, and sleeps in epoll on the doorbells and the inbox.
  *
- * A request's way: popped (copied once) -> checked (request_check) -> queued (sched) -> launched in a
- * batch through row-pointer tables -> completed into its lane, or handed to the ZeroMQ callback. */
+ * A request's way: popped (copied once) -> checked (request_check) -> queued (sched) -> launched in
+ * a batch through row-pointer tables -> completed into its lane, or handed to the ZeroMQ callback.
+ */
 #pragma once
 
 #include <stdint.h>
 
-#include "daemon/engine/buffers.h"
 #include "daemon/device/device.h"
+#include "daemon/engine/buffers.h"
 #include "daemon/weights/store.h"
 #include "ipc/lane.h"
 #include "ipc/request.h"
@@ -22,10 +23,11 @@
 struct worker;
 
 struct worker_limits {
-    uint32_t requests_max;           /* accepted and unfinished, over all sessions */
-    uint32_t session_requests_max;   /* ... of one session on the ZeroMQ path; lanes are bounded by their ring */
-    uint32_t rows_max;               /* m of one request */
-    uint32_t spin_usec;              /* how long an idle worker polls before it sleeps */
+    uint32_t requests_max;         /* accepted and unfinished, over all sessions */
+    uint32_t session_requests_max; /* ... of one session on the ZeroMQ path; lanes are bounded by
+                                      their ring */
+    uint32_t rows_max;             /* m of one request */
+    uint32_t spin_usec;            /* how long an idle worker polls before it sleeps */
     bool is_batching;
 };
 
@@ -35,7 +37,8 @@ struct worker_client {
     struct buffers *buffers;
 };
 
-typedef void (*worker_reply_fn)(void *arg, uint64_t session_id, const struct request_result *result);
+typedef void (*worker_reply_fn)(void *arg, uint64_t session_id,
+                                const struct request_result *result);
 typedef void (*worker_detached_fn)(void *arg, uint64_t session_id);
 typedef void (*worker_fatal_fn)(void *arg, const struct reason *why);
 
@@ -48,17 +51,20 @@ struct worker_callbacks { /* all run on the worker thread */
 
 int worker_new(struct device *device, struct store *store, const struct worker_limits *limits,
                const struct worker_callbacks *callbacks, struct worker **ret_worker) GD_MUST_CHECK;
-/* worker_free() - answers what is queued with SHUTTING_DOWN, lets the launch in flight end, joins. */
+/* worker_free() - answers what is queued with SHUTTING_DOWN, lets the launch in flight end, joins.
+ */
 struct worker *worker_free(struct worker *worker);
 
 /* All of the following: main thread, never blocking on the device. */
 
 /* worker_attach() - take the lane over on success. 0 or -ENOMEM. */
-int worker_attach(struct worker *worker, const struct worker_client *client, struct lane *lane) GD_MUST_CHECK;
+int worker_attach(struct worker *worker, const struct worker_client *client,
+                  struct lane *lane) GD_MUST_CHECK;
 /* worker_detach() - drop the session's lane and queued requests, let its launch in flight end, then
  * on_detached. Also for a session that never attached. */
 void worker_detach(struct worker *worker, uint64_t session_id);
-/* worker_submit() - the ZeroMQ path. 0 (then on_reply follows, exactly once), -ENOMEM, or STATUS_BUSY. */
+/* worker_submit() - the ZeroMQ path. 0 (then on_reply follows, exactly once), -ENOMEM, or
+ * STATUS_BUSY. */
 int worker_submit(struct worker *worker, const struct worker_client *client,
                   const struct request_desc *desc, struct reason *why) GD_MUST_CHECK;
 /* worker_cancel() - the request answers CANCELLED if it had not been launched. */

@@ -4,31 +4,25 @@
 
 #include <stdint.h>
 
-/* X(name, value, bits, safetensors spelling) */
-#define DTYPE_LIST(X)                                                                              \
-    X(NONE, 0, 0, "none")                                                                          \
-    X(F32, 1, 32, "F32")                                                                           \
-    X(F16, 2, 16, "F16")                                                                           \
-    X(BF16, 3, 16, "BF16")                                                                         \
-    X(F64, 4, 64, "F64")                                                                           \
-    X(I8, 5, 8, "I8")                                                                              \
-    X(U8, 6, 8, "U8")                                                                              \
-    X(I16, 7, 16, "I16")                                                                           \
-    X(U16, 8, 16, "U16")                                                                           \
-    X(I32, 9, 32, "I32")                                                                           \
-    X(U32, 10, 32, "U32")                                                                          \
-    X(I64, 11, 64, "I64")                                                                          \
-    X(U64, 12, 64, "U64")                                                                          \
-    X(BOOL, 13, 8, "BOOL")                                                                         \
-    X(F8_E4M3, 14, 8, "F8_E4M3")                                                                   \
-    X(F8_E5M2, 15, 8, "F8_E5M2")                                                                   \
-    X(F8_E8M0, 16, 8, "F8_E8M0")                                                                   \
-    X(F4, 17, 4, "F4")
-
 enum dtype {
-#define DTYPE_X(name, value, bits, text) DTYPE_##name = (value),
-    DTYPE_LIST(DTYPE_X)
-#undef DTYPE_X
+    DTYPE_NONE = 0,
+    DTYPE_F32 = 1,
+    DTYPE_F16 = 2,
+    DTYPE_BF16 = 3,
+    DTYPE_F64 = 4,
+    DTYPE_I8 = 5,
+    DTYPE_U8 = 6,
+    DTYPE_I16 = 7,
+    DTYPE_U16 = 8,
+    DTYPE_I32 = 9,
+    DTYPE_U32 = 10,
+    DTYPE_I64 = 11,
+    DTYPE_U64 = 12,
+    DTYPE_BOOL = 13,
+    DTYPE_F8_E4M3 = 14,
+    DTYPE_F8_E5M2 = 15,
+    DTYPE_F8_E8M0 = 16,
+    DTYPE_F4 = 17,
 };
 
 /* dtype_bits() - width of one element; 0 for NONE or an unknown number.

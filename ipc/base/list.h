@@ -10,7 +10,7 @@ struct list {
     struct list *prev;
 };
 
-#define LIST_OWNER(node, type, member) ((type *)((char *)(node) - offsetof(type, member)))
+#define LIST_OWNER(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
 
 static inline void list_init(struct list *list)
 {

@@ -4,7 +4,13 @@
 
 #include <stdarg.h>
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_NOTICE, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_level {
+    LOG_LEVEL_ERROR,
+    LOG_LEVEL_WARNING,
+    LOG_LEVEL_NOTICE,
+    LOG_LEVEL_INFO,
+    LOG_LEVEL_DEBUG
+};
 
 typedef void (*log_sink)(enum log_level level, const char *topic, const char *format, va_list args);
 

@@ -2,7 +2,8 @@
  *
  * A status is a positive int whose high byte is its category, so that a caller may switch on the
  * category alone. The values are part of the wire protocol and of the client ABI: a number is never
- * reused. client/include/gemmd.h repeats them for users; client/status.c asserts that both agree. */
+ * reused. client/include/gemmd.h repeats them for users; client/status.c asserts that both agree.
+ */
 #pragma once
 
 enum status_category {

@@ -13,7 +13,8 @@
 #include "ipc/base/dtype.h"
 #include "ipc/base/reason.h"
 
-/* ---- what a weight is -------------------------------------------------------------------------- */
+/* ---- what a weight is --------------------------------------------------------------------------
+ */
 
 enum gk_kind {
     GK_KIND_PLAIN = 1, /* values as they are: f32, f16, bf16 */
@@ -26,7 +27,8 @@ struct gk_desc {
     enum gk_kind kind;
     enum dtype value_dtype; /* PLAIN: element type */
     uint32_t bits;          /* INT: 4 */
-    uint32_t group_size;    /* INT: divides or exceeds nothing: the last group may be ragged; k for -1 */
+    uint32_t
+        group_size; /* INT: divides or exceeds nothing: the last group may be ragged; k for -1 */
     enum dtype scale_dtype; /* INT: F16, BF16 or F32, kept as the checkpoint has it */
     bool is_symmetric;      /* INT: zero is 2^(bits-1) everywhere */
     enum dtype bias_dtype;  /* DTYPE_NONE: no bias */
@@ -60,7 +62,8 @@ double gk_canonical_value(const struct gk_canonical *canonical, uint32_t i_n, ui
 /* gk_canonical_bias() - bias[i_n] in double, 0 without one. */
 double gk_canonical_bias(const struct gk_canonical *canonical, uint32_t i_n);
 
-/* ---- readers of checkpoint layouts ------------------------------------------------------------- */
+/* ---- readers of checkpoint layouts -------------------------------------------------------------
+ */
 
 /* GPTQ, reference/kernels: qweight (k*bits/32, n) int32 packed along k low first; qzeros (groups,
  * n*bits/32) int32 packed along n; scales (groups, n). is_v1: zeros are stored minus one.
@@ -72,12 +75,14 @@ struct gk_gptq {
     bool is_v1;
 };
 
-/* gk_gptq_read() - fill canonical (allocated for the symmetric desc). Refuses, naming group and column,
- * zero points that are not the symmetric one (2^(bits-1)), and scales that are negative, not finite.
- * Return: 0 or STATUS_BAD_CHECKPOINT / STATUS_UNSUPPORTED. */
-int gk_gptq_read(const struct gk_gptq *source, struct gk_canonical *canonical, struct reason *why) GD_MUST_CHECK;
+/* gk_gptq_read() - fill canonical (allocated for the symmetric desc). Refuses, naming group and
+ * column, zero points that are not the symmetric one (2^(bits-1)), and scales that are negative,
+ * not finite. Return: 0 or STATUS_BAD_CHECKPOINT / STATUS_UNSUPPORTED. */
+int gk_gptq_read(const struct gk_gptq *source, struct gk_canonical *canonical,
+                 struct reason *why) GD_MUST_CHECK;
 
-/* ---- packed layouts ---------------------------------------------------------------------------- */
+/* ---- packed layouts ----------------------------------------------------------------------------
+ */
 
 enum gk_device_kind { GK_DEVICE_HOST = 1, GK_DEVICE_CUDA = 2 };
 
@@ -87,7 +92,8 @@ struct gk_layout {
     uint32_t version;
     enum gk_device_kind device_kind;
     bool (*fits)(const struct gk_desc *desc);
-    uint64_t (*packed_bytes)(const struct gk_desc *desc); /* scales and bias included; 64-byte multiple */
+    uint64_t (*packed_bytes)(
+        const struct gk_desc *desc); /* scales and bias included; 64-byte multiple */
     void (*pack)(const struct gk_canonical *canonical, void *packed);
     void (*unpack)(const void *packed, struct gk_canonical *canonical); /* canonical->desc is set */
 };
@@ -96,7 +102,8 @@ struct gk_layout {
  * Packed memory must be 64-byte aligned. */
 const struct gk_layout *gk_layout_for(const struct gk_desc *desc, enum gk_device_kind device_kind);
 
-/* ---- launches ---------------------------------------------------------------------------------- */
+/* ---- launches ----------------------------------------------------------------------------------
+ */
 
 #define GK_BATCH_ROWS_MAX 64u /* rows of one launch */
 
@@ -109,9 +116,9 @@ struct gk_problem {
     enum dtype y_dtype;
 };
 
-/* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever they
- * are; x_rows[i] points to k elements, y_rows[i] to n, each aligned to its element size only. An
- * output row overlaps no input row and no other output row. */
+/* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever
+ * they are; x_rows[i] points to k elements, y_rows[i] to n, each aligned to its element size only.
+ * An output row overlaps no input row and no other output row. */
 struct gk_launch {
     struct gk_problem problem;
     const void *packed;
@@ -133,8 +140,8 @@ struct gk_kernel {
     double (*predicted_usec)(const struct gk_problem *problem, uint32_t n_threads);
 
     /* Host kernels run in two steps, each split into n_parts that may run on different threads; all
-     * parts of prepare() end before the first of run() begins. Part i_part of n_parts writes disjoint
-     * memory. The bits of y do not depend on n_parts. */
+     * parts of prepare() end before the first of run() begins. Part i_part of n_parts writes
+     * disjoint memory. The bits of y do not depend on n_parts. */
     void (*prepare)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
     void (*run)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
 };
@@ -142,19 +149,22 @@ struct gk_kernel {
 /* gk_kernels() - the whole registry. */
 const struct gk_kernel *const *gk_kernels(uint32_t *ret_n);
 
-/* gk_select() - the best eligible kernel (static preference). *why tells all reasons in one sentence
- * when none is. 0 or STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
-int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel, struct reason *why) GD_MUST_CHECK;
+/* gk_select() - the best eligible kernel (static preference). *why tells all reasons in one
+ * sentence when none is. 0 or STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
+int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
+              struct reason *why) GD_MUST_CHECK;
 
-/* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what a
- * device sizes its scratch by at load. */
+/* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what
+ * a device sizes its scratch by at load. */
 uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout);
 
-/* gk_host_isa_limit() - for tests and for GEMMD_HOST_ISA: forbid host kernels above "portable", "avx2"
- * or "avx512"; NULL lifts it. 0 or STATUS_INVALID_ARGUMENT. Not thread-safe: before any launch. */
+/* gk_host_isa_limit() - for tests and for GEMMD_HOST_ISA: forbid host kernels above "portable",
+ * "avx2" or "avx512"; NULL lifts it. 0 or STATUS_INVALID_ARGUMENT. Not thread-safe: before any
+ * launch. */
 int gk_host_isa_limit(const char *isa, struct reason *why) GD_MUST_CHECK;
 
-/* ---- reference --------------------------------------------------------------------------------- */
+/* ---- reference ---------------------------------------------------------------------------------
+ */
 
 /* gk_reference_gemm() - y in double from the canonical weight, in double, k ascending.
  * x (m, k) of x_dtype, x_stride_elems >= k; y (m, n) double, packed. */
