@@ -131,7 +131,7 @@ static int parse_tensor(const char *name, const json_t *json, struct safetensors
     if (!json_is_object(json)) {
         return REFUSE(why, "tensor '%s': its entry is not an object", name);
     }
-    uint64_t n_elements;
+    uint64_t n_elements = 0;
     int r = parse_dtype(json_object_get(json, "dtype"), tensor, why);
     if (r == 0) {
         r = parse_shape(json_object_get(json, "shape"), tensor, &n_elements, why);
@@ -299,8 +299,8 @@ int safetensors_open(int folder_fd, const char *name, struct safetensors *ret_fi
     CLEAN_FD int fd = -1;
     const char *slash = strrchr(name, '/');
     const char *shown = slash ? slash + 1 : name;
-    uint64_t file_bytes;
-    uint64_t json_bytes;
+    uint64_t file_bytes = 0;
+    uint64_t json_bytes = 0;
     int r = file_open_regular(folder_fd, name, shown, &fd, &file_bytes, why);
     if (r == 0) {
         r = read_header_length(fd, shown, file_bytes, &json_bytes, why);

@@ -26,12 +26,14 @@ static void *grow(void *bytes, uint64_t size_bytes)
     return grown;
 }
 
-/* ---- folders and files ------------------------------------------------------------------------- */
+/* ---- folders and files -------------------------------------------------------------------------
+ */
 
 void temp_folder_init(struct temp_folder *folder)
 {
     const char *base = getenv("TMPDIR");
-    (void)snprintf(folder->path, sizeof(folder->path), "%s/gemmd-test-XXXXXX", base ? base : "/tmp");
+    (void)snprintf(folder->path, sizeof(folder->path), "%s/gemmd-test-XXXXXX",
+                   base ? base : "/tmp");
     need(mkdtemp(folder->path) != NULL, "mkdtemp");
 }
 
@@ -70,7 +72,8 @@ void write_text(const char *path, const char *text)
     write_bytes(path, text, strlen(text));
 }
 
-/* ---- .safetensors files ------------------------------------------------------------------------ */
+/* ---- .safetensors files ------------------------------------------------------------------------
+ */
 
 void tensor_file_init(struct tensor_file *file)
 {
@@ -93,11 +96,10 @@ void tensor_file_add(struct tensor_file *file, const char *name, const char *dty
         (void)snprintf(shape + used, sizeof(shape) - used, "%s%" PRIu64, i ? "," : "", dims[i]);
     }
     char *entry;
-    int length = asprintf(&entry,
-                          "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%" PRIu64
-                          ",%" PRIu64 "]}",
-                          file->json ? "," : "", name, dtype, shape, file->data_bytes,
-                          file->data_bytes + size_bytes);
+    int length = asprintf(
+        &entry,
+        "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+        file->json ? "," : "", name, dtype, shape, file->data_bytes, file->data_bytes + size_bytes);
     need(length > 0, "asprintf");
     file->json = grow(file->json, file->json_bytes + (uint64_t)length + 1);
     memcpy(file->json + file->json_bytes, entry, (uint64_t)length + 1);
@@ -124,7 +126,8 @@ void tensor_file_write(const struct tensor_file *file, const char *path)
     need(out != NULL, path);
     uint64_t n_spaces = (8 - (file->json_bytes + 2) % 8) % 8;
     char *json;
-    need(asprintf(&json, "{%s}%*s", file->json ? file->json : "", (int)n_spaces, "") > 0, "asprintf");
+    need(asprintf(&json, "{%s}%*s", file->json ? file->json : "", (int)n_spaces, "") > 0,
+         "asprintf");
     put_header(out, json, file->json_bytes + 2 + n_spaces);
     free(json);
     need(fwrite(file->data, 1, file->data_bytes, out) == file->data_bytes, path);
@@ -141,7 +144,8 @@ void write_safetensors(const char *path, const char *json, uint64_t data_bytes)
     need(fclose(out) == 0, path);
 }
 
-/* ---- layers ------------------------------------------------------------------------------------ */
+/* ---- layers ------------------------------------------------------------------------------------
+ */
 
 static void add_part(struct tensor_file *file, const char *module, const char *leaf,
                      const char *dtype, uint32_t n_dims, uint64_t n_rows, uint64_t n_cols,
@@ -163,8 +167,8 @@ void tensor_file_add_gptq(struct tensor_file *file, const struct gptq_layer *lay
     need(qweight && qzeros, "calloc");
     for (uint32_t i_k = 0; i_k < k; i_k++) {
         for (uint32_t i_n = 0; i_n < n; i_n++) {
-            qweight[(uint64_t)(i_k / 8) * n + i_n] |= (uint32_t)layer->codes[(uint64_t)i_k * n + i_n]
-                                                      << (i_k % 8 * 4);
+            qweight[(uint64_t)(i_k / 8) * n + i_n] |=
+                (uint32_t)layer->codes[(uint64_t)i_k * n + i_n] << (i_k % 8 * 4);
         }
     }
     for (uint64_t i = 0; i < (uint64_t)layer->n_scale_rows * (n / 8); i++) {

@@ -1,11 +1,12 @@
 /* safetensors_writer.h - small checkpoints for tests: temporary folders, files, .safetensors files
- * right and wrong, and GPTQ layers. Failures to write end the test program: a test without its input
- * has nothing to say. */
+ * right and wrong, and GPTQ layers. Failures to write end the test program: a test without its
+ * input has nothing to say. */
 #pragma once
 
 #include <stdint.h>
 
-/* ---- folders and files ------------------------------------------------------------------------- */
+/* ---- folders and files -------------------------------------------------------------------------
+ */
 
 struct temp_folder {
     char path[256];
@@ -20,7 +21,8 @@ const char *temp_path(const struct temp_folder *folder, const char *name);
 void write_bytes(const char *path, const void *bytes, uint64_t size_bytes);
 void write_text(const char *path, const char *text);
 
-/* ---- .safetensors files ------------------------------------------------------------------------ */
+/* ---- .safetensors files ------------------------------------------------------------------------
+ */
 
 struct tensor_file {
     char *json; /* header entries so far */
@@ -32,20 +34,24 @@ struct tensor_file {
 void tensor_file_init(struct tensor_file *file);
 void tensor_file_finish(struct tensor_file *file);
 
-/* tensor_file_add() - append one tensor; dims is (n_dims). The name is put into JSON as it stands. */
+/* tensor_file_add() - append one tensor; dims is (n_dims). The name is put into JSON as it stands.
+ */
 void tensor_file_add(struct tensor_file *file, const char *name, const char *dtype, uint32_t n_dims,
                      const uint64_t *dims, const void *data, uint64_t size_bytes);
 
-/* tensor_file_write() - header, padded to 8 bytes with spaces, and data. The file can be used again. */
+/* tensor_file_write() - header, padded to 8 bytes with spaces, and data. The file can be used
+ * again. */
 void tensor_file_write(const struct tensor_file *file, const char *path);
 
-/* write_safetensors() - any header text over any number of data bytes, all zero (a hole on disk). */
+/* write_safetensors() - any header text over any number of data bytes, all zero (a hole on disk).
+ */
 void write_safetensors(const char *path, const char *json, uint64_t data_bytes);
 
-/* ---- layers ------------------------------------------------------------------------------------ */
+/* ---- layers ------------------------------------------------------------------------------------
+ */
 
-/* A GPTQ layer of 4 bits. codes (k, n) one a byte; scales (n_scale_rows, n) binary16; all zero points
- * are `zero` as stored; g_idx (k) or NULL for none. */
+/* A GPTQ layer of 4 bits. codes (k, n) one a byte; scales (n_scale_rows, n) binary16; all zero
+ * points are `zero` as stored; g_idx (k) or NULL for none. */
 struct gptq_layer {
     const char *name;
     uint32_t n;

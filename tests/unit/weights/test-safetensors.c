@@ -32,7 +32,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- headers ----------------------------------------------------------------------------------- */
+/* ---- headers -----------------------------------------------------------------------------------
+ */
 
 struct header_case {
     const char *json;
@@ -41,13 +42,15 @@ struct header_case {
 };
 
 #define ENTRY(name, dtype, shape, begin, end)                                                      \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
+    "]}"
 
 static const struct header_case header_cases[] = {
     /* T33 (a) to (k) */
     {"{" ENTRY("w", "F32", "[1000,1000]", 0, 4) "}", 4,
      "'w': F32 [1000, 1000] takes 4000000 bytes, its data_offsets span 4"},
-    {"{" ENTRY("w", "F32", "[1]", 8, 4) "}", 8, "'w': data_offsets end at 4 before they begin at 8"},
+    {"{" ENTRY("w", "F32", "[1]", 8, 4) "}", 8,
+     "'w': data_offsets end at 4 before they begin at 8"},
     {"{" ENTRY("w", "U8", "[17]", 0, 17) "}", 16, "'w' ends at 17, the file has 16"},
     {"{" ENTRY("a", "U8", "[16]", 0, 16) "," ENTRY("b", "U8", "[16]", 8, 24) "}", 24,
      "'b' begins at 8 and overlaps 'a', which ends at 16"},
@@ -73,9 +76,11 @@ static const struct header_case header_cases[] = {
     {"{\"w\":{\"dtype\":8,\"shape\":[8],\"data_offsets\":[0,8]}}", 8, "dtype is not a string"},
     {"{\"w\":[]}", 0, "'w': its entry is not an object"},
     {"{" ENTRY("w", "U8", "[4294967296,4294967296]", 0, 8) "}", 8, "exceeds 64 bits"},
+    {"{" ENTRY("w", "U8", "[1048576]", 0, 1048576) "}", 8, "cut short"},
     {"{" ENTRY("w", "F64", "[4611686018427387904]", 0, 8) "}", 8, "no whole number of bytes"},
     {"{" ENTRY("w", "U8", "[99999999999999999999]", 0, 8) "}", 8, "not valid JSON"},
-    {"{" ENTRY("w", "U8", "[9223372036854775807]", 0, 9223372036854775807) "}", 8, "cut short"},
+    {"{" ENTRY("w", "U8", "[9223372036854775807]", 0, 9223372036854775807) "}", 8,
+     "no whole number of bytes"},
     {"{\"__metadata__\":{\"format\":1}}", 0, "__metadata__ 'format' is not a string"},
     {"{\"__metadata__\":[]}", 0, "__metadata__ is not an object"},
     {"{" ENTRY("a\\u0000b", "U8", "[8]", 0, 8) "}", 8, "not valid JSON"},
@@ -91,11 +96,12 @@ static const struct header_case header_cases[] = {
     {"{}", 0, NULL},
     {"{}", 8, "8 bytes after the last tensor"},
     /* T35: legal and unusual */
-    {"{" ENTRY("e", "F16", "[0]", 0, 0) "," ENTRY("f", "F16", "[0,128]", 0, 0) "," ENTRY(
-         "s", "F32", "[]", 0, 4) "}",
+    {"{" ENTRY("e", "F16", "[0]", 0, 0) "," ENTRY("f", "F16", "[0,128]", 0,
+                                                  0) "," ENTRY("s", "F32", "[]", 0, 4) "}",
      4, NULL},
     {"{" ENTRY("a", "U8", "[4]", 0, 4) "," ENTRY("e", "U8", "[0]", 2, 2) "}", 4, "'e' begins at 2"},
-    {"{\"__metadata__\":{}," ENTRY("s", "F8_E8M0", "[4]", 0, 4) "," ENTRY("t", "F4", "[3,2]", 4, 7) "}",
+    {"{\"__metadata__\":{}," ENTRY("s", "F8_E8M0", "[4]", 0, 4) "," ENTRY("t", "F4", "[3,2]", 4,
+                                                                          7) "}",
      7, NULL},
     {"{" ENTRY("t", "F4", "[3]", 0, 2) "}", 2, "no whole number of bytes"},
     {"{" ENTRY("t", "F6_E2M3", "[4]", 0, 3) "}", 3, NULL},
@@ -137,7 +143,8 @@ static void test_headers(void **state)
 static void test_table(void **state)
 {
     (void)state;
-    static const char json[] = "{" ENTRY("b", "F16", "[2,3]", 8, 20) "," ENTRY("a", "X9", "[2]", 0, 8) "}";
+    static const char json[] =
+        "{" ENTRY("b", "F16", "[2,3]", 8, 20) "," ENTRY("a", "X9", "[2]", 0, 8) "}";
     struct safetensors file;
     assert_int_equal(safetensors_parse("f", json, strlen(json), 20, &file, NULL), 0);
     const struct safetensors_tensor *b = safetensors_find(&file, "b");
@@ -183,13 +190,14 @@ static void test_large_headers(void **state)
     assert_int_equal(safetensors_open(AT_FDCWD, temp_path(&folder, "many"), &file, &why), 0);
     assert_int_equal(file.n_tensors, N_TENSORS);
     uint8_t byte;
-    assert_int_equal(
-        safetensors_read(&file, safetensors_find(&file, "t07919"), 0, &byte, 1, &why), 0);
+    assert_int_equal(safetensors_read(&file, safetensors_find(&file, "t07919"), 0, &byte, 1, &why),
+                     0);
     assert_int_equal(byte, 1);
     safetensors_finish(&file);
 }
 
-/* ---- files ------------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------------------------------
+ */
 
 static int open_bytes(const void *bytes, uint64_t size_bytes, struct reason *why)
 {
@@ -242,12 +250,8 @@ static void test_header_sizes(void **state)
     static const struct {
         uint64_t size_bytes;
         int status;
-    } cases[] = {{99992, 0},
-                 {99994, 0},
-                 {100000, 0},
-                 {(1 << 20) - 8, 0},
-                 {1 << 20, 0},
-                 {101000000, STATUS_BAD_CHECKPOINT}};
+    } cases[] = {{99992, 0},         {99994, 0},   {100000, 0},
+                 {(1 << 20) - 8, 0}, {1 << 20, 0}, {101000000, STATUS_BAD_CHECKPOINT}};
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         uint64_t size_bytes = cases[i].size_bytes;
         char *bytes = malloc(8 + size_bytes);
@@ -324,10 +328,14 @@ static void test_unaligned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_headers),      cmocka_unit_test(test_table),
-        cmocka_unit_test(test_large_headers), cmocka_unit_test(test_header_lengths),
-        cmocka_unit_test(test_header_sizes), cmocka_unit_test(test_not_regular),
-        cmocka_unit_test(test_truncated_while_open), cmocka_unit_test(test_unaligned),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_large_headers),
+        cmocka_unit_test(test_header_lengths),
+        cmocka_unit_test(test_header_sizes),
+        cmocka_unit_test(test_not_regular),
+        cmocka_unit_test(test_truncated_while_open),
+        cmocka_unit_test(test_unaligned),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
