@@ -41,5 +41,6 @@ uint32_t ring_free(const struct ring *ring);
 
 /* Consumer: copy the oldest entry out (acquire) and give its place back. */
 enum ring_result ring_pop(struct ring *ring, void *ret_entry) GD_MUST_CHECK;
-/* Consumer: entries waiting, 0..n_entries. */
+/* Consumer: entries waiting, 0..n_entries; n_entries as well when the peer's index is impossible,
+ * so that nobody sleeps on a corrupt ring: the pop that follows says what is wrong. */
 uint32_t ring_fill(const struct ring *ring);

@@ -1,13 +1,14 @@
 /* sock.h - ZeroMQ sockets as gemmd uses them.
  *
  * The ZMQ_FD rule: the fd becomes readable when *something may have changed*, edge-triggered. After
- * every wake-up, and after every send, ask sock_events() until it shows nothing: a reader that
+ * every wake-up, and after every send, ask sock_can_receive() until it says no: a reader that
  * waits for the fd again with messages still queued sleeps for ever. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
@@ -20,9 +21,11 @@ struct sock {
 #define SOCK_NULL ((struct sock){0})
 
 /* sock_bind_router() - daemon: ROUTER at ipc://path: message size capped at
- * FRAME_REQUEST_BYTES_MAX, bounded queues, ROUTER_MANDATORY, no linger, one I/O thread. The caller
- * holds the directory's lock: binding steals a path in use. */
-int sock_bind_router(struct sock *sock, const char *path) GD_MUST_CHECK;
+ * FRAME_REQUEST_BYTES_MAX, bounded queues, ROUTER_MANDATORY, no linger, one I/O thread. Path, mode,
+ * lock and what is found at path: as unix_listen() says; the caller unlinks the path at the end.
+ * A second peer with a live peer's routing id takes its place (ROUTER_HANDOVER), so that a client
+ * that reconnects is heard even if its old connection is still being torn down. */
+int sock_bind_router(struct sock *sock, const char *path, mode_t mode) GD_MUST_CHECK;
 
 /* sock_connect_dealer() - client: DEALER with routing id = token. */
 int sock_connect_dealer(struct sock *sock, const char *path, const void *token,

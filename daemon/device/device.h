@@ -47,8 +47,13 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     uint32_t index;
+<<<<<<< HEAD
+    char name[64];        /* "host", later "cuda:0" */
+    char description[128]; /* "AMD EPYC, 2 threads" */
+=======
     char name[64];         /* "host", later "cuda:0" */
     char description[128]; /* "AMD EPYC, 2 threads, avx2" */
+>>>>>>> main
     uint32_t n_threads;
     uint32_t launches_max;
 };
@@ -59,5 +64,12 @@ int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct dev
                 struct reason *why) GD_MUST_CHECK;
 struct device *device_close(struct device *device); /* NULL in, NULL out */
 
-/* device_host.c: the host back end. */
-int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_device) GD_MUST_CHECK;
+/* device_host.c: the host back end. Also STATUS_INVALID_ARGUMENT when GEMMD_FAULT makes no sense. */
+int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_device,
+                     struct reason *why) GD_MUST_CHECK;
+
+/* device_host_inject() - for tests: the n-th launch from now on (1: the next) is not run and ends
+ * with that status, STATUS_DEVICE_ERROR or STATUS_DEVICE_LOST; the latter stays, as it does with a
+ * real device. GEMMD_FAULT=error:N or lost:N in the environment does the same from the start of the
+ * daemon. Any thread. 0 or -EINVAL. */
+int device_host_inject(struct device *device, int status, uint32_t n_launches) GD_MUST_CHECK;

@@ -1,0 +1,233 @@
+/* request_check.c - see request_check.h. The descriptor is the caller's private copy. */
+#include "daemon/engine/request_check.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "ipc/base/num.h"
+
+/* One matrix of the request while it is being judged. */
+struct matrix {
+    const char *name; /* "x", "y" */
+    enum dtype dtype;
+    uint64_t buffer_id;
+    uint64_t offset_bytes;
+    uint64_t stride_elems;
+    uint32_t n_rows;
+    uint32_t n_columns;
+    uint64_t end_bytes; /* offset of the first byte behind it */
+    struct buffer *buffer;
+    uint8_t *base;
+};
+
+static int check_form(const struct request_desc *desc, struct reason *why)
+{
+    if (desc->op != REQUEST_OP_GEMM) {
+        return reason_set(why, STATUS_UNSUPPORTED, "op %u is not known", desc->op);
+    }
+    if (desc->flags != REQUEST_FLAG_NONE) {
+        return reason_set(why, STATUS_UNSUPPORTED, "flags 0x%" PRIx32 " are not known",
+                          desc->flags);
+    }
+    static const uint32_t zeros[ARRAY_LENGTH(desc->reserved1)];
+    if (desc->reserved0 != 0 || memcmp(desc->reserved1, zeros, sizeof(zeros)) != 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
+    }
+    return 0;
+}
+
+static int check_dtype(const char *name, uint8_t dtype, struct reason *why)
+{
+    if (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16) {
+        return 0;
+    }
+    return reason_set(why, STATUS_UNSUPPORTED,
+                      "type %u of %s is not one of f32 (%u), f16 (%u), bf16 (%u)", dtype, name,
+                      DTYPE_F32, DTYPE_F16, DTYPE_BF16);
+}
+
+static int check_types(const struct request_desc *desc, struct reason *why)
+{
+    int r = check_dtype("x", desc->x_dtype, why);
+    return r != 0 ? r : check_dtype("y", desc->y_dtype, why);
+}
+
+static int check_weight(const struct request_desc *desc, const struct weight *weight,
+                        const struct device *device, struct reason *why)
+{
+    if (weight->device != device) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "weight %" PRIu64
+                          " is on device %u (%s), the request came to device %u (%s)",
+                          desc->weight_id, weight->device->index, weight->device->name,
+                          device->index, device->name);
+    }
+    if (desc->n != weight->desc.n || desc->k != weight->desc.k) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "the request takes weight %" PRIu64 " for %" PRIu32 " x %" PRIu32
+                          ", it is %" PRIu32 " x %" PRIu32,
+                          desc->weight_id, desc->n, desc->k, weight->desc.n, weight->desc.k);
+    }
+    return 0;
+}
+
+/* Stride, alignment and the end of the last row: everything but the buffer. */
+static int check_geometry(struct matrix *matrix, struct reason *why)
+{
+    uint32_t elem_bytes = dtype_bytes(matrix->dtype);
+    if (matrix->n_rows > 1 && matrix->stride_elems < matrix->n_columns) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "stride %" PRIu64 " of %s is below its %" PRIu32 " columns",
+                          matrix->stride_elems, matrix->name, matrix->n_columns);
+    }
+    if (matrix->offset_bytes % elem_bytes != 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "offset %" PRIu64 " of %s is not a multiple of its element size %" PRIu32,
+                          matrix->offset_bytes, matrix->name, elem_bytes);
+    }
+    uint64_t n_elems;
+    uint64_t n_bytes;
+    if (!num_mul(matrix->n_rows - 1, matrix->n_rows > 1 ? matrix->stride_elems : 0, &n_elems) ||
+        !num_add(n_elems, matrix->n_columns, &n_elems) || !num_mul(n_elems, elem_bytes, &n_bytes) ||
+        !num_add(n_bytes, matrix->offset_bytes, &matrix->end_bytes)) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "%" PRIu32 " rows of %s with stride %" PRIu64 " from offset %" PRIu64
+                          " end beyond 2^64 bytes",
+                          matrix->n_rows, matrix->name, matrix->stride_elems, matrix->offset_bytes);
+    }
+    return 0;
+}
+
+static int check_range(struct matrix *matrix, struct buffers *buffers, struct reason *why)
+{
+    void *base;
+    uint64_t size_bytes;
+    matrix->buffer = buffers_acquire(buffers, matrix->buffer_id, &base, &size_bytes);
+    if (matrix->buffer == NULL) {
+        return reason_set(why, STATUS_NOT_FOUND, "the session has no buffer %" PRIu64 " for %s",
+                          matrix->buffer_id, matrix->name);
+    }
+    if (matrix->end_bytes > size_bytes) {
+        return reason_set(
+            why, STATUS_INVALID_ARGUMENT,
+            "%s needs bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64 ", which has %" PRIu64,
+            matrix->name, matrix->offset_bytes, matrix->end_bytes, matrix->buffer_id, size_bytes);
+    }
+    matrix->base = base;
+    return 0;
+}
+
+/* Whole spans are compared: rows of x and y interleaved in one buffer count as overlapping. */
+static int check_disjoint(const struct matrix *x, const struct matrix *y, struct reason *why)
+{
+    if (!buffers_share_memory(x->buffer, y->buffer) || x->end_bytes <= y->offset_bytes ||
+        y->end_bytes <= x->offset_bytes) {
+        return 0;
+    }
+    return reason_set(why, STATUS_INVALID_ARGUMENT,
+                      "y, bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64
+                      ", overlaps x, bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64,
+                      y->offset_bytes, y->end_bytes, y->buffer_id, x->offset_bytes, x->end_bytes,
+                      x->buffer_id);
+}
+
+static int check_matrices(struct matrix *x, struct matrix *y, struct buffers *buffers,
+                          struct reason *why)
+{
+    int r = check_geometry(x, why);
+    if (r == 0) {
+        r = check_geometry(y, why);
+    }
+    if (r == 0) {
+        r = check_range(x, buffers, why);
+    }
+    if (r == 0) {
+        r = check_range(y, buffers, why);
+    }
+    return r != 0 ? r : check_disjoint(x, y, why);
+}
+
+static int check_memory(const struct request_desc *desc, struct buffers *buffers,
+                        struct checked *checked, struct reason *why)
+{
+    struct matrix x = {
+        .name = "x",
+        .dtype = (enum dtype)desc->x_dtype,
+        .buffer_id = desc->x_buffer_id,
+        .offset_bytes = desc->x_offset_bytes,
+        .stride_elems = desc->x_stride_elems,
+        .n_rows = desc->m,
+        .n_columns = desc->k,
+    };
+    struct matrix y = {
+        .name = "y",
+        .dtype = (enum dtype)desc->y_dtype,
+        .buffer_id = desc->y_buffer_id,
+        .offset_bytes = desc->y_offset_bytes,
+        .stride_elems = desc->y_stride_elems,
+        .n_rows = desc->m,
+        .n_columns = desc->n,
+    };
+    int r = check_matrices(&x, &y, buffers, why);
+    checked->x_buffer = x.buffer;
+    checked->y_buffer = y.buffer;
+    if (r != 0) {
+        return r;
+    }
+    /* With one row the stride is never used, and need not even fit 64 bits once in bytes. */
+    bool has_strides = desc->m > 1;
+    checked->x = x.base + x.offset_bytes;
+    checked->y = y.base + y.offset_bytes;
+    checked->x_stride_bytes = has_strides ? x.stride_elems * dtype_bytes(x.dtype) : 0;
+    checked->y_stride_bytes = has_strides ? y.stride_elems * dtype_bytes(y.dtype) : 0;
+    return 0;
+}
+
+static int check_all(const struct request_desc *desc, struct store *store, struct buffers *buffers,
+                     const struct device *device, uint32_t rows_max, struct checked *checked,
+                     struct reason *why)
+{
+    int r = check_form(desc, why);
+    if (r == 0) {
+        r = check_types(desc, why);
+    }
+    if (r != 0) {
+        return r;
+    }
+    checked->weight = store_acquire(store, desc->weight_id);
+    if (checked->weight == NULL) {
+        return reason_set(why, STATUS_NOT_FOUND, "there is no weight %" PRIu64, desc->weight_id);
+    }
+    r = check_weight(desc, checked->weight, device, why);
+    if (r != 0) {
+        return r;
+    }
+    if (desc->m > rows_max) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "m %" PRIu32 " is over the limit of %" PRIu32 " rows", desc->m, rows_max);
+    }
+    checked->m = desc->m;
+    return desc->m == 0 ? 0 : check_memory(desc, buffers, checked, why);
+}
+
+int request_check(const struct request_desc *desc, struct store *store, struct buffers *buffers,
+                  const struct device *device, uint32_t rows_max, struct checked *ret_checked,
+                  struct reason *why)
+{
+    struct checked checked = CHECKED_NULL;
+    int r = check_all(desc, store, buffers, device, rows_max, &checked, why);
+    if (r != 0) {
+        checked_finish(&checked);
+        return r;
+    }
+    *ret_checked = checked;
+    return 0;
+}
+
+void checked_finish(struct checked *checked)
+{
+    (void)weight_unref(checked->weight);
+    (void)buffer_unref(checked->x_buffer);
+    (void)buffer_unref(checked->y_buffer);
+    *checked = CHECKED_NULL;
+}

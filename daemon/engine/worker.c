@@ -1,0 +1,293 @@
+/* worker.c - setting up, the loop, going to sleep, tearing down.
+ *
+ * The loop never blocks but in sleep(). A pass takes a few requests of each lane, then starts one
+ * launch: what arrives during a launch shares the next one. */
+#include "daemon/engine/worker_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ipc/base/error.h"
+#include "ipc/base/log.h"
+
+#define IDLE_PASSES_PER_LOOK 16u /* passes without work between two looks at the clock */
+
+/* A client that frees a completion rings no doorbell, so a worker that sleeps while a lane has no
+ * free completion looks again after that long. libgemmd never lets it come to that. */
+#define STALLED_LOOK_MSEC 5
+
+/* Passes that a stopping worker makes to answer what is still in the rings; more than a ring holds,
+ * and an end to a client that never stops submitting. */
+#define STOPPING_PASSES 256u
+
+uint64_t worker_now_nsec(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the loop ----------------------------------------------------------------------------------
+ */
+
+static bool pass(struct worker *worker)
+{
+    bool has_worked = inbox_take(worker);
+    has_worked |= intake_poll(worker);
+    has_worked |= intake_expire(worker);
+    has_worked |= batch_launch(worker);
+    has_worked |= batch_poll(worker);
+    return has_worked;
+}
+
+/* Tell every client that the worker sleeps; false if one of them was quicker. */
+static bool raise_flags(struct worker *worker, bool *ret_has_stalled)
+{
+    bool is_quiet = inbox_sleep_begin(worker);
+    bool has_stalled = false;
+    list_for_each (node, &worker->lanes) {
+        struct worker_session *session = LIST_OWNER(node, struct worker_session, in_lanes);
+        bool is_empty = lane_sleep_begin(&session->lane);
+        bool is_stalled = intake_is_stalled(session);
+        has_stalled |= is_stalled;
+        is_quiet &= is_empty || is_stalled;
+    }
+    *ret_has_stalled = has_stalled;
+    return is_quiet;
+}
+
+static void lower_flags(struct worker *worker)
+{
+    inbox_sleep_end(worker);
+    list_for_each (node, &worker->lanes) {
+        lane_sleep_end(&LIST_OWNER(node, struct worker_session, in_lanes)->lane);
+    }
+}
+
+static void sleep_for_news(struct worker *worker)
+{
+    bool has_stalled;
+    if (raise_flags(worker, &has_stalled)) {
+        counter_add(&worker->counters.n_sleeps, 1);
+        struct epoll_event events[16];
+        (void)epoll_wait(worker->epoll_fd, events, 16, has_stalled ? STALLED_LOOK_MSEC : -1);
+    }
+    lower_flags(worker);
+}
+
+static void loop(struct worker *worker)
+{
+    uint32_t n_idle_passes = 0;
+    uint64_t idle_since_nsec = 0;
+    while (!atomic_load_explicit(&worker->is_stopping, memory_order_acquire)) {
+        if (pass(worker) || worker->n_busy_batches > 0) {
+            n_idle_passes = 0;
+            continue;
+        }
+        if (n_idle_passes++ % IDLE_PASSES_PER_LOOK != 0) {
+            continue;
+        }
+        uint64_t now_nsec = worker_now_nsec();
+        if (n_idle_passes == 1) {
+            idle_since_nsec = now_nsec;
+        } else if (now_nsec - idle_since_nsec >= (uint64_t)worker->limits.spin_usec * 1000) {
+            sleep_for_news(worker);
+            n_idle_passes = 0;
+        }
+    }
+}
+
+/* Answer everything that waits, in queues and in rings, and let the device finish. */
+static void stop(struct worker *worker)
+{
+    batch_refuse_all(worker, STATUS_SHUTTING_DOWN, status_text(STATUS_SHUTTING_DOWN));
+    for (uint32_t i = 0; i < STOPPING_PASSES && pass(worker); i++) {
+    }
+    while (worker->n_busy_batches > 0) {
+        (void)batch_poll(worker);
+    }
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *worker = arg;
+    log_write(LOG_LEVEL_INFO, "worker", "worker of device %s started", worker->device->name);
+    loop(worker);
+    stop(worker);
+    log_write(LOG_LEVEL_INFO, "worker", "worker of device %s stopped", worker->device->name);
+    return NULL;
+}
+
+/* ---- setting up and tearing down ---------------------------------------------------------------
+ */
+
+static void fill_pools(struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->limits.requests_max; i++) {
+        list_append(&worker->free_requests, &worker->requests[i].in_session);
+    }
+    for (uint32_t i = 0; i < worker->n_request_buckets; i++) {
+        list_init(&worker->request_buckets[i]);
+    }
+    for (uint32_t i = 0; i < WORKER_SESSION_BUCKETS; i++) {
+        list_init(&worker->sessions[i]);
+    }
+}
+
+static int alloc_memory(struct worker *worker)
+{
+    worker->n_request_buckets = 16;
+    while (worker->n_request_buckets < worker->limits.requests_max &&
+           worker->n_request_buckets < 1u << 30) {
+        worker->n_request_buckets *= 2;
+    }
+    worker->requests = calloc(worker->limits.requests_max, sizeof(*worker->requests));
+    worker->request_buckets = calloc(worker->n_request_buckets, sizeof(struct list));
+    worker->batches = calloc(worker->device->launches_max, sizeof(*worker->batches));
+    if (worker->requests == NULL || worker->request_buckets == NULL || worker->batches == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    fill_pools(worker);
+    struct sched_limits limits = {
+        .items_max = worker->limits.requests_max,
+        .rows_max = GK_BATCH_ROWS_MAX,
+        .batch_items_max = GK_BATCH_ROWS_MAX,
+        .is_batching = worker->limits.is_batching,
+    };
+    return sched_new(&limits, &worker->sched);
+}
+
+static int open_fds(struct worker *worker)
+{
+    worker->inbox_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (worker->inbox_fd < 0) {
+        return err_raise(-errno);
+    }
+    worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (worker->epoll_fd < 0) {
+        return err_raise(-errno);
+    }
+    struct epoll_event event = {.events = EPOLLIN};
+    if (epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, worker->inbox_fd, &event) != 0) {
+        return err_raise(-errno);
+    }
+    ssize_t n = getrandom(&worker->hash_secret, sizeof(worker->hash_secret), 0);
+    return n == sizeof(worker->hash_secret) ? 0 : err_raise(-EIO);
+}
+
+static int set_up(struct worker *worker)
+{
+    (void)pthread_mutex_init(&worker->inbox_mutex, NULL);
+    list_init(&worker->inbox);
+    list_init(&worker->lanes);
+    list_init(&worker->prefills);
+    list_init(&worker->free_requests);
+    int r = alloc_memory(worker);
+    return r != 0 ? r : open_fds(worker);
+}
+
+static void tear_down(struct worker *worker)
+{
+    (void)sched_free(worker->sched);
+    if (worker->epoll_fd >= 0) {
+        (void)close(worker->epoll_fd);
+    }
+    if (worker->inbox_fd >= 0) {
+        (void)close(worker->inbox_fd);
+    }
+    free(worker->batches);
+    free(worker->request_buckets);
+    free(worker->requests);
+    (void)pthread_mutex_destroy(&worker->inbox_mutex);
+    free(worker);
+}
+
+int worker_new(struct device *device, struct store *store, const struct worker_limits *limits,
+               const struct worker_callbacks *callbacks, struct worker **ret_worker)
+{
+    struct worker *worker = calloc(1, sizeof(*worker));
+    if (worker == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    worker->device = device;
+    worker->store = store;
+    worker->limits = *limits;
+    worker->callbacks = *callbacks;
+    worker->inbox_fd = -1;
+    worker->epoll_fd = -1;
+    int r = set_up(worker);
+    if (r == 0) {
+        r = err_raise(-pthread_create(&worker->thread, NULL, worker_main, worker));
+    }
+    if (r != 0) {
+        tear_down(worker);
+        return r;
+    }
+    (void)pthread_setname_np(worker->thread, "gemmd-worker");
+    *ret_worker = worker;
+    return 0;
+}
+
+static void free_sessions(struct worker *worker)
+{
+    for (uint32_t i = 0; i < WORKER_SESSION_BUCKETS; i++) {
+        for (struct list *node; (node = list_pop(&worker->sessions[i])) != NULL;) {
+            struct worker_session *session = LIST_OWNER(node, struct worker_session, in_table);
+            lane_finish(&session->lane);
+            free(session);
+        }
+    }
+}
+
+struct worker *worker_free(struct worker *worker)
+{
+    if (worker == NULL) {
+        return NULL;
+    }
+    atomic_store(&worker->is_stopping, true);
+    inbox_wake(worker);
+    (void)pthread_join(worker->thread, NULL);
+    free_sessions(worker);
+    tear_down(worker);
+    return NULL;
+}
+
+/* ---- statistics --------------------------------------------------------------------------------
+ */
+
+static uint64_t counted(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void worker_stats(struct worker *worker, struct worker_stats *ret_stats)
+{
+    const struct worker_counters *counters = &worker->counters;
+    *ret_stats = (struct worker_stats){
+        .n_requests = counted(&counters->n_requests),
+        .n_ok = counted(&counters->n_ok),
+        .n_refused = counted(&counters->n_refused),
+        .n_cancelled = counted(&counters->n_cancelled),
+        .n_timed_out = counted(&counters->n_timed_out),
+        .n_failed = counted(&counters->n_failed),
+        .n_rows = counted(&counters->n_rows),
+        .n_launches = counted(&counters->n_launches),
+        .n_shared_launches = counted(&counters->n_shared_launches),
+        .busy_nsec = counted(&counters->busy_nsec),
+        .queue_nsec = counted(&counters->queue_nsec),
+        .n_sleeps = counted(&counters->n_sleeps),
+        .n_corrupt_lanes = counted(&counters->n_corrupt_lanes),
+        .n_in_flight = (uint32_t)counted(&counters->n_in_flight),
+        .n_lanes = (uint32_t)counted(&counters->n_lanes),
+        .last_ok_nsec = counted(&counters->last_ok_nsec),
+    };
+    for (uint32_t i = 0; i < WORKER_BATCH_BUCKETS; i++) {
+        ret_stats->launches_by_rows[i] = counted(&counters->launches_by_rows[i]);
+    }
+}

@@ -1,0 +1,295 @@
+/* worker_batch.c - from the scheduler's choice to a launch and back.
+ *
+ * A batch reads and writes the clients' buffers in place, through tables of row addresses. A
+ * request of more than GK_BATCH_ROWS_MAX rows goes in chunks of that many; chunks and the batches
+ * of others take turns, so that a decode step waits for one chunk at most. */
+#include "daemon/engine/worker_internal.h"
+
+#include <errno.h>
+
+#include "ipc/base/log.h"
+#include "ipc/base/num.h"
+
+/* ---- filling -----------------------------------------------------------------------------------
+ */
+
+static void add_rows(struct worker_batch *batch, const struct worker_request *request)
+{
+    const struct checked *checked = &request->checked;
+    uint64_t n_rows = num_min(checked->m - request->n_rows_done, GK_BATCH_ROWS_MAX - batch->n_rows);
+    for (uint64_t i = 0; i < n_rows; i++) {
+        uint64_t i_row = request->n_rows_done + i;
+        batch->x_rows[batch->n_rows] = checked->x + i_row * checked->x_stride_bytes;
+        batch->y_rows[batch->n_rows] = checked->y + i_row * checked->y_stride_bytes;
+        batch->n_rows++;
+    }
+}
+
+static void add_request(struct worker *worker, struct worker_batch *batch,
+                        struct worker_request *request)
+{
+    add_rows(batch, request);
+    batch->requests[batch->n_requests++] = request;
+    if (request->session->last_batch != worker->n_batches) {
+        request->session->last_batch = worker->n_batches;
+        batch->n_sessions++;
+    }
+}
+
+static struct worker_batch *batch_begin(struct worker *worker)
+{
+    for (uint32_t i = 0; i < worker->device->launches_max; i++) {
+        struct worker_batch *batch = &worker->batches[i];
+        if (!batch->is_busy) {
+            batch->is_busy = true;
+            batch->n_requests = 0;
+            batch->n_sessions = 0;
+            batch->n_rows = 0;
+            worker->n_busy_batches++;
+            worker->n_batches++;
+            return batch;
+        }
+    }
+    return NULL;
+}
+
+static void batch_end(struct worker *worker, struct worker_batch *batch)
+{
+    batch->is_busy = false;
+    worker->n_busy_batches--;
+}
+
+/* ---- ending ------------------------------------------------------------------------------------
+ */
+
+static void finish_taken(struct worker *worker, struct worker_request *request,
+                         const struct outcome *outcome)
+{
+    sched_done(worker->sched, &request->item);
+    request_finish(worker, request, outcome);
+}
+
+static void finish_all(struct worker *worker, struct worker_batch *batch, int status,
+                       const char *text)
+{
+    for (uint32_t i = 0; i < batch->n_requests; i++) {
+        finish_taken(worker, batch->requests[i], &(struct outcome){.status = status, .text = text});
+    }
+    batch_end(worker, batch);
+}
+
+/* The device is gone: nothing that waits will ever run. */
+static void lose_device(struct worker *worker)
+{
+    if (worker->is_lost) {
+        return;
+    }
+    worker->is_lost = true;
+    struct reason why;
+    (void)reason_set(&why, STATUS_DEVICE_LOST, "device %s failed during a launch",
+                     worker->device->name);
+    log_write(LOG_LEVEL_ERROR, "worker", "%s; every request is answered DEVICE_LOST", why.text);
+    batch_refuse_all(worker, STATUS_DEVICE_LOST, why.text);
+    worker->callbacks.on_fatal(worker->callbacks.arg, &why);
+}
+
+/* What stops a request between two chunks; 0: nothing. */
+static int stop_reason(const struct worker *worker, const struct worker_request *request)
+{
+    if (request->session->is_muted) {
+        return STATUS_CANCELLED;
+    }
+    if (worker->is_lost) {
+        return STATUS_DEVICE_LOST;
+    }
+    return atomic_load_explicit(&worker->is_stopping, memory_order_relaxed) ? STATUS_SHUTTING_DOWN
+                                                                            : 0;
+}
+
+static void finish_ok(struct worker *worker, struct worker_batch *batch,
+                      struct worker_request *request)
+{
+    struct outcome outcome = {
+        .batch_rows = batch->n_rows,
+        .batch_requests = batch->n_requests,
+        .batch_sessions = batch->n_sessions,
+        .end_nsec = batch->launch.end_nsec,
+    };
+    if (request->start_nsec == 0) {
+        request->start_nsec = batch->launch.start_nsec;
+    }
+    request->n_rows_done +=
+        (uint32_t)num_min(request->checked.m - request->n_rows_done, GK_BATCH_ROWS_MAX);
+    if (request->n_rows_done == request->checked.m) {
+        finish_taken(worker, request, &outcome);
+        return;
+    }
+    int status = stop_reason(worker, request);
+    if (status != 0) {
+        finish_taken(worker, request,
+                     &(struct outcome){.status = status, .text = status_text(status)});
+        return;
+    }
+    list_append(&worker->prefills, &request->in_prefills);
+}
+
+static uint32_t rows_bucket(const struct worker_batch *batch)
+{
+    if (batch->requests[0]->item.n_rows > GK_BATCH_ROWS_MAX) {
+        return WORKER_BATCH_BUCKETS - 1;
+    }
+    uint32_t bucket = 0;
+    while ((1u << bucket) < batch->n_rows) {
+        bucket++;
+    }
+    return bucket;
+}
+
+static void count_launch(struct worker *worker, const struct worker_batch *batch)
+{
+    struct worker_counters *counters = &worker->counters;
+    counter_add(&counters->n_launches, 1);
+    counter_add(&counters->n_shared_launches, batch->n_sessions > 1);
+    counter_add(&counters->launches_by_rows[rows_bucket(batch)], 1);
+    counter_add(&counters->busy_nsec, batch->launch.end_nsec - batch->launch.start_nsec);
+}
+
+static void batch_finish(struct worker *worker, struct worker_batch *batch)
+{
+    count_launch(worker, batch);
+    if (batch->launch.result != 0) {
+        bool is_lost = batch->launch.result == STATUS_DEVICE_LOST;
+        finish_all(worker, batch, batch->launch.result, status_text(batch->launch.result));
+        if (is_lost) {
+            lose_device(worker);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < batch->n_requests; i++) {
+        finish_ok(worker, batch, batch->requests[i]);
+    }
+    batch_end(worker, batch);
+}
+
+bool batch_poll(struct worker *worker)
+{
+    bool has_worked = false;
+    struct device_launch *launch;
+    while (worker->n_busy_batches > 0 &&
+           (launch = worker->device->ops->poll(worker->device)) != NULL) {
+        batch_finish(worker, LIST_OWNER(launch, struct worker_batch, launch));
+        has_worked = true;
+    }
+    return has_worked;
+}
+
+/* ---- launching ---------------------------------------------------------------------------------
+ */
+
+static void batch_start(struct worker *worker, struct worker_batch *batch)
+{
+    const struct worker_request *first = batch->requests[0];
+    const struct weight *weight = first->checked.weight;
+    batch->launch = (struct device_launch){
+        .gk.problem =
+            {
+                .desc = weight->desc,
+                .layout = weight->layout,
+                .m = batch->n_rows,
+                .x_dtype = (enum dtype)(first->item.class_key & 0xffu),
+                .y_dtype = (enum dtype)(first->item.class_key >> 8),
+            },
+        .gk.packed = weight->packed.base,
+        .gk.x_rows = batch->x_rows,
+        .gk.y_rows = batch->y_rows,
+    };
+    struct reason why;
+    int r = gk_select(&batch->launch.gk.problem, &batch->launch.kernel, &why);
+    if (r != 0) {
+        finish_all(worker, batch, r, why.text);
+        return;
+    }
+    r = worker->device->ops->launch(worker->device, &batch->launch);
+    if (r < 0) {
+        finish_all(worker, batch, STATUS_DEVICE_ERROR, "the device refused the launch");
+    }
+}
+
+static void launch_chunk(struct worker *worker)
+{
+    struct list *node = list_pop(&worker->prefills);
+    struct worker_batch *batch = batch_begin(worker);
+    add_request(worker, batch, LIST_OWNER(node, struct worker_request, in_prefills));
+    worker->is_prefill_turn = false;
+    batch_start(worker, batch);
+}
+
+/* Launch what the scheduler chooses, or put its prefill in line; false when it has nothing. */
+static bool launch_next(struct worker *worker)
+{
+    struct sched_item *items[GK_BATCH_ROWS_MAX];
+    uint32_t n_items = sched_next(worker->sched, items);
+    if (n_items == 0) {
+        return false;
+    }
+    worker->is_prefill_turn = true;
+    if (items[0]->n_rows > GK_BATCH_ROWS_MAX) {
+        list_append(&worker->prefills, &request_of_item(items[0])->in_prefills);
+        return true;
+    }
+    struct worker_batch *batch = batch_begin(worker);
+    for (uint32_t i = 0; i < n_items; i++) {
+        add_request(worker, batch, request_of_item(items[i]));
+    }
+    batch_start(worker, batch);
+    return true;
+}
+
+bool batch_launch(struct worker *worker)
+{
+    if (worker->n_busy_batches == worker->device->launches_max) {
+        return false;
+    }
+    bool has_prefill = !list_is_empty(&worker->prefills);
+    if (has_prefill && worker->is_prefill_turn) {
+        launch_chunk(worker);
+        return true;
+    }
+    if (launch_next(worker)) {
+        return true;
+    }
+    if (has_prefill) {
+        launch_chunk(worker);
+    }
+    return has_prefill;
+}
+
+/* ---- dropping ----------------------------------------------------------------------------------
+ */
+
+bool batch_drop_waiting(struct worker *worker, struct worker_request *request)
+{
+    if (sched_cancel(worker->sched, &request->item)) {
+        return true;
+    }
+    if (list_is_empty(&request->in_prefills)) {
+        return false;
+    }
+    list_remove(&request->in_prefills);
+    sched_done(worker->sched, &request->item);
+    return true;
+}
+
+void batch_refuse_all(struct worker *worker, int status, const char *text)
+{
+    struct outcome outcome = {.status = status, .text = text};
+    for (struct list *node; (node = list_pop(&worker->prefills)) != NULL;) {
+        finish_taken(worker, LIST_OWNER(node, struct worker_request, in_prefills), &outcome);
+    }
+    struct sched_item *items[GK_BATCH_ROWS_MAX];
+    for (uint32_t n_items; (n_items = sched_next(worker->sched, items)) != 0;) {
+        for (uint32_t i = 0; i < n_items; i++) {
+            finish_taken(worker, request_of_item(items[i]), &outcome);
+        }
+    }
+}

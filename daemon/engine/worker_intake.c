@@ -1,0 +1,163 @@
+/* worker_intake.c - requests come in: from the lanes, polled in turn, and from the inbox.
+ *
+ * Fairness at the door: each pass takes at most LANE_BURST entries of a lane, the pass starts with
+ * another lane each time, and while several lanes are open none may hold more than its share of the
+ * worker's requests. So a lane that floods finds its own ring full, and nobody else's. */
+#include "daemon/engine/worker_internal.h"
+
+#include "ipc/base/num.h"
+
+#define LANE_BURST 32u
+
+/* The class of a request: batch_start() takes it apart again. */
+static uint32_t class_of(const struct request_desc *desc)
+{
+    return desc->x_dtype | (uint32_t)desc->y_dtype << 8;
+}
+
+static uint64_t deadline_of(const struct request_desc *desc, uint64_t now_nsec)
+{
+    uint64_t deadline_nsec;
+    if (desc->timeout_usec == 0 || !num_mul(desc->timeout_usec, 1000, &deadline_nsec) ||
+        !num_add(deadline_nsec, now_nsec, &deadline_nsec)) {
+        return 0; /* none, or beyond the end of time */
+    }
+    return deadline_nsec;
+}
+
+/* Is the worker in a state to take requests at all? 0 or the status that refuses them. */
+static int door_status(const struct worker *worker)
+{
+    if (worker->is_lost) {
+        return STATUS_DEVICE_LOST;
+    }
+    if (atomic_load_explicit(&worker->is_stopping, memory_order_relaxed) ||
+        atomic_load_explicit(&worker->is_draining, memory_order_relaxed)) {
+        return STATUS_SHUTTING_DOWN;
+    }
+    return 0;
+}
+
+static void enqueue(struct worker *worker, struct worker_request *request,
+                    const struct request_desc *desc, uint64_t now_nsec)
+{
+    request->item.weight_key =
+        (uintptr_t)request->checked.weight; /* held: no other has its address */
+    request->item.class_key = class_of(desc);
+    request->item.session_id = request->session->session_id;
+    request->item.n_rows = desc->m;
+    request->item.deadline_nsec = deadline_of(desc, now_nsec);
+    enum sched_push r = sched_push(worker->sched, &request->item, now_nsec);
+    GD_ASSERT(r == SCHED_PUSHED); /* it has room for every request of the pool */
+}
+
+void intake_accept(struct worker *worker, struct worker_session *session,
+                   const struct request_desc *desc, bool is_from_lane, uint64_t now_nsec)
+{
+    struct worker_request *request =
+        request_new(worker, session, desc->request_id, is_from_lane, now_nsec);
+    GD_ASSERT(request != NULL); /* both callers look first */
+    int status = door_status(worker);
+    if (status != 0) {
+        request_refuse(worker, request, status, status_text(status));
+        return;
+    }
+    struct reason why = REASON_NULL;
+    int r = request_check(desc, worker->store, session->buffers, worker->device,
+                          worker->limits.rows_max, &request->checked, &why);
+    if (r < 0) {
+        r = reason_errno(&why, r, "checking the request");
+    }
+    if (r != 0) {
+        request_refuse(worker, request, r, why.text);
+        return;
+    }
+    if (desc->m == 0) {
+        request_finish(worker, request, &(struct outcome){.status = STATUS_OK});
+        return;
+    }
+    enqueue(worker, request, desc, now_nsec);
+}
+
+void intake_cancel(struct worker *worker, struct worker_session *session, uint64_t request_id)
+{
+    struct worker_request *request = request_find(worker, session, request_id);
+    if (request != NULL && request->start_nsec == 0 && batch_drop_waiting(worker, request)) {
+        request_refuse(worker, request, STATUS_CANCELLED, status_text(STATUS_CANCELLED));
+    }
+}
+
+/* ---- lanes -------------------------------------------------------------------------------------
+ */
+
+bool intake_is_stalled(const struct worker_session *session)
+{
+    return !lane_can_take(&session->lane, session->n_lane_requests);
+}
+
+static uint64_t lane_share(const struct worker *worker)
+{
+    uint64_t n_lanes = atomic_load_explicit(&worker->counters.n_lanes, memory_order_relaxed);
+    return num_max(1, worker->limits.requests_max / num_max(1, n_lanes));
+}
+
+/* Take what one lane has, up to the burst; the number of entries taken. */
+static uint32_t poll_lane(struct worker *worker, struct worker_session *session, uint64_t share,
+                          uint64_t *now_nsec)
+{
+    uint32_t n_taken = 0;
+    while (n_taken < LANE_BURST && session->is_lane_open && !intake_is_stalled(session) &&
+           session->n_lane_requests < share && !list_is_empty(&worker->free_requests)) {
+        struct request_desc desc;
+        enum ring_result r = ring_pop(&session->lane.submit, &desc);
+        if (r == RING_CORRUPT) {
+            lane_mark_corrupt(worker, session);
+        }
+        if (r != RING_OK) {
+            break;
+        }
+        n_taken++;
+        if (desc.op == REQUEST_OP_CANCEL) {
+            intake_cancel(worker, session, desc.request_id);
+            continue;
+        }
+        *now_nsec = *now_nsec != 0 ? *now_nsec : worker_now_nsec();
+        intake_accept(worker, session, &desc, true, *now_nsec);
+    }
+    return n_taken;
+}
+
+bool intake_poll(struct worker *worker)
+{
+    uint64_t share = lane_share(worker);
+    uint64_t now_nsec = 0; /* one look at the clock for all that came in this pass */
+    uint32_t n_taken = 0;
+    list_for_each_safe (node, &worker->lanes) {
+        struct worker_session *session = LIST_OWNER(node, struct worker_session, in_lanes);
+        n_taken += poll_lane(worker, session, share, &now_nsec);
+    }
+    if (n_taken > 0) {
+        struct list *first = list_pop(&worker->lanes);
+        if (first != NULL) {
+            list_append(&worker->lanes, first);
+        }
+    }
+    return n_taken > 0;
+}
+
+/* ---- deadlines ---------------------------------------------------------------------------------
+ */
+
+bool intake_expire(struct worker *worker)
+{
+    if (sched_deadline(worker->sched) == UINT64_MAX) {
+        return false;
+    }
+    uint64_t now_nsec = worker_now_nsec();
+    bool has_worked = false;
+    for (struct sched_item *item; (item = sched_expired(worker->sched, now_nsec)) != NULL;) {
+        request_refuse(worker, request_of_item(item), STATUS_TIMEOUT, status_text(STATUS_TIMEOUT));
+        has_worked = true;
+    }
+    return has_worked;
+}

@@ -1,0 +1,221 @@
+/* worker_internal.h - what the files of the worker share.
+ *
+ * Floors, lowest first: worker_finish.c (a request ends), worker_batch.c (launches),
+ * worker_intake.c (requests come in), worker_inbox.c (the main thread's orders), worker.c (the
+ * loop). Everything here belongs to the worker thread but where a line says otherwise. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/device/device.h"
+#include "daemon/weights/store.h"
+#include "gk/gk.h"
+#include "ipc/base/list.h"
+#include "ipc/lane.h"
+
+#include "daemon/engine/request_check.h"
+#include "daemon/engine/sched.h"
+#include "daemon/engine/worker.h"
+
+#define WORKER_SESSION_BUCKETS 256u
+
+struct worker_session;
+
+/* A message of the main thread. */
+enum command_kind { COMMAND_ATTACH, COMMAND_DETACH, COMMAND_SUBMIT, COMMAND_CANCEL };
+
+struct command {
+    struct list in_inbox;
+    enum command_kind kind;
+    struct worker_session *session;
+    union {
+        struct lane lane;
+        struct request_desc desc;
+        uint64_t request_id;
+    };
+};
+
+struct worker_session {
+    /* the main thread's */
+    struct list in_table;
+    bool is_attached;
+    struct command detach; /* made with the session, so that detaching cannot fail */
+
+    uint64_t session_id; /* both threads', constant */
+    struct buffers *buffers;
+    _Atomic uint32_t n_zmq; /* requests of the ZeroMQ path that are not answered yet */
+
+    /* the worker thread's */
+    struct lane lane;
+    struct list in_lanes; /* linked while the lane is polled */
+    bool is_lane_open;    /* completions may be written to it */
+    bool is_muted;        /* being detached: what ends is told to nobody */
+    uint32_t n_requests;
+    uint32_t n_lane_requests;
+    uint64_t last_batch; /* number of the last batch that it had a part in */
+    struct list requests;
+};
+
+/* A request from its being taken to its end. */
+struct worker_request {
+    struct sched_item item;
+    struct worker_session *session;
+    struct checked checked;
+    uint64_t request_id;
+    bool is_from_lane;
+    uint64_t seen_nsec;
+    uint64_t start_nsec; /* of its first launch; 0: none yet */
+    uint32_t n_rows_done;
+    struct list in_session; /* or in the pool of free requests */
+    struct list in_bucket;
+    struct list in_prefills; /* linked while it waits for its next chunk */
+};
+
+/* One launch. `launch` is first: the device gives its address back. */
+struct worker_batch {
+    struct device_launch launch;
+    bool is_busy;
+    uint32_t n_requests;
+    uint32_t n_sessions;
+    uint32_t n_rows;
+    struct worker_request *requests[GK_BATCH_ROWS_MAX];
+    const void *x_rows[GK_BATCH_ROWS_MAX];
+    void *y_rows[GK_BATCH_ROWS_MAX];
+};
+
+/* struct worker_stats while it is being counted: written by the worker, read by any thread. */
+struct worker_counters {
+    _Atomic uint64_t n_requests;
+    _Atomic uint64_t n_ok;
+    _Atomic uint64_t n_refused;
+    _Atomic uint64_t n_cancelled;
+    _Atomic uint64_t n_timed_out;
+    _Atomic uint64_t n_failed;
+    _Atomic uint64_t n_rows;
+    _Atomic uint64_t n_launches;
+    _Atomic uint64_t n_shared_launches;
+    _Atomic uint64_t launches_by_rows[WORKER_BATCH_BUCKETS];
+    _Atomic uint64_t busy_nsec;
+    _Atomic uint64_t queue_nsec;
+    _Atomic uint64_t n_sleeps;
+    _Atomic uint64_t n_corrupt_lanes;
+    _Atomic uint64_t n_in_flight;
+    _Atomic uint64_t n_lanes;
+    _Atomic uint64_t last_ok_nsec;
+};
+
+struct worker {
+    struct device *device;
+    struct store *store;
+    struct worker_limits limits;
+    struct worker_callbacks callbacks;
+    pthread_t thread;
+
+    struct list sessions[WORKER_SESSION_BUCKETS]; /* the main thread's: by id, not yet detached */
+
+    /* both threads' */
+    pthread_mutex_t inbox_mutex;
+    struct list inbox;     /* guarded by inbox_mutex */
+    bool is_asleep;        /* guarded by inbox_mutex */
+    _Atomic bool has_news; /* set under inbox_mutex, peeked at without */
+    int inbox_fd;          /* eventfd */
+    int epoll_fd;          /* doorbells and inbox_fd */
+    _Atomic bool is_draining;
+    _Atomic bool is_stopping;
+    struct worker_counters counters;
+
+    /* the worker thread's */
+    struct sched *sched;
+    struct list lanes; /* sessions whose lane is polled */
+    struct list prefills;
+    bool is_prefill_turn;
+    bool is_lost;
+    uint32_t n_requests;
+    struct worker_request *requests; /* limits.requests_max of them */
+    struct list free_requests;
+    struct list *request_buckets; /* by session and request id */
+    uint32_t n_request_buckets;   /* a power of two */
+    uint64_t hash_secret;
+    struct worker_batch *batches; /* device->launches_max of them */
+    uint32_t n_busy_batches;
+    uint64_t n_batches;
+};
+
+static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+static inline struct worker_request *request_of_item(struct sched_item *item)
+{
+    return LIST_OWNER(item, struct worker_request, item);
+}
+
+uint64_t worker_now_nsec(void);
+
+/* ---- worker_finish.c ---------------------------------------------------------------------------
+ */
+
+/* What a request's result says besides the request's own numbers. */
+struct outcome {
+    int status;
+    const char *text; /* NULL: none */
+    uint32_t batch_rows;
+    uint32_t batch_requests;
+    uint32_t batch_sessions;
+    uint64_t end_nsec; /* when its last launch ended; 0: it had none */
+};
+
+/* request_new() - NULL when requests_max are in flight. */
+struct worker_request *request_new(struct worker *worker, struct worker_session *session,
+                                   uint64_t request_id, bool is_from_lane, uint64_t now_nsec);
+struct worker_request *request_find(struct worker *worker, const struct worker_session *session,
+                                    uint64_t request_id);
+/* request_finish() - the one end of every request: gives back what it holds, then tells the client.
+ * It must be in no queue. May end the session, if that is being detached. */
+void request_finish(struct worker *worker, struct worker_request *request,
+                    const struct outcome *outcome);
+void request_refuse(struct worker *worker, struct worker_request *request, int status,
+                    const char *text);
+
+/* lane_drop() - stop polling a lane and writing to it; its memory stays until the session ends. */
+void lane_drop(struct worker *worker, struct worker_session *session);
+void lane_mark_corrupt(struct worker *worker, struct worker_session *session);
+/* session_finish_if_done() - free a session that is being detached and has nothing in flight. */
+void session_finish_if_done(struct worker *worker, struct worker_session *session);
+
+/* ---- worker_batch.c ----------------------------------------------------------------------------
+ */
+
+bool batch_launch(
+    struct worker *worker); /* start launches while there are any and the device takes them */
+bool batch_poll(struct worker *worker); /* finish what the device has finished */
+/* batch_drop_waiting() - take a request that is queued or between chunks out; false if it is
+ * neither. */
+bool batch_drop_waiting(struct worker *worker, struct worker_request *request);
+/* batch_refuse_all() - end everything that is not in flight with that status. */
+void batch_refuse_all(struct worker *worker, int status, const char *text);
+
+/* ---- worker_intake.c ---------------------------------------------------------------------------
+ */
+
+bool intake_poll(struct worker *worker);   /* a few requests of each lane */
+bool intake_expire(struct worker *worker); /* deadlines */
+void intake_accept(struct worker *worker, struct worker_session *session,
+                   const struct request_desc *desc, bool is_from_lane, uint64_t now_nsec);
+void intake_cancel(struct worker *worker, struct worker_session *session, uint64_t request_id);
+bool intake_is_stalled(const struct worker_session *session); /* its completions are not read */
+
+/* ---- worker_inbox.c ----------------------------------------------------------------------------
+ */
+
+bool inbox_take(struct worker *worker); /* carry out what the main thread has sent */
+/* inbox_wake() - main thread: make the worker look at its flags. */
+void inbox_wake(struct worker *worker);
+/* inbox_sleep_begin() - true if nothing is there; from then on a message writes inbox_fd. */
+bool inbox_sleep_begin(struct worker *worker);
+void inbox_sleep_end(struct worker *worker);

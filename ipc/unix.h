@@ -1,0 +1,18 @@
+/* unix.h - listening on and connecting to a Unix socket path, for both of gemmd's sockets. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "ipc/base/check.h"
+
+#define UNIX_PATH_BYTES_MAX 107u /* sun_path less its NUL */
+
+/* unix_listen() - bind and listen at path; type is SOCK_SEQPACKET or SOCK_STREAM. Non-blocking,
+ * CLOEXEC. The caller holds the directory's lock, so a socket found at path is stale and is
+ * replaced; anything else there is left alone. The file has exactly the permission bits `mode`, at
+ * no moment wider ones. Nothing unlinks the path but the caller. Return: fd >= 0; -ENAMETOOLONG
+ * over UNIX_PATH_BYTES_MAX, -EEXIST for what is no socket, other negative errno. */
+int unix_listen(const char *path, int type, mode_t mode) GD_MUST_CHECK;
+
+/* unix_connect() - a blocking, CLOEXEC connection. Return: fd >= 0 or negative errno. */
+int unix_connect(const char *path, int type) GD_MUST_CHECK;
