@@ -246,10 +246,10 @@ typedef uint64_t gemmd_ticket_t;
  * SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless GEMMD_OK. */
 GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gemm) GEMMD_MUST_CHECK;
 
-/* gemmd_submit() - start n products in one call; they may run in any order and at once. Never
- * blocks on the daemon. On GEMMD_OK all n are in flight and ret_tickets (n) names them; otherwise
- * none is: BUSY when they do not all fit in flight beside what is (at most in_flight_max, typically
- * 256). */
+/* gemmd_submit() - start n products in one call, of weights on one device; they may run in any
+ * order and at once. Never blocks on the daemon. On GEMMD_OK all n are in flight and ret_tickets
+ * (n) names them; otherwise none is: BUSY when they do not all fit in flight beside what is (at
+ * most in_flight_max, typically 256). */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 

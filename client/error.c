@@ -1,0 +1,38 @@
+/* error.c - the calling thread's last sentence. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+
+static _Thread_local struct reason last;
+
+const char *gemmd_last_error(void)
+{
+    return last.text;
+}
+
+int client_fail(const struct reason *why)
+{
+    last = *why;
+    if (!last.text[0]) {
+        return reason_set(&last, why->status, "%s", status_text(why->status));
+    }
+    return last.status;
+}
+
+int client_refuse(int status, const char *format, ...)
+{
+    char text[REASON_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return reason_set(&last, status, "%s", text);
+}
+
+int client_fail_errno(int negative_errno, const char *what)
+{
+    return reason_errno(&last, negative_errno, "%s", what);
+}

@@ -1,0 +1,95 @@
+/* queue.c - tickets of one path.
+ *
+ * The table has as many places as the ring has entries, so whoever gets a ticket has room in the
+ * ring as well. A ticket's id carries its place and a serial number: a spent id never names a later
+ * one. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/client.h"
+
+#define INDEX_BITS 16u
+#define PATH_BITS  8u
+
+uint32_t ticket_path(uint64_t ticket_id)
+{
+    return (uint32_t)(ticket_id >> INDEX_BITS) & 0xffu;
+}
+
+void queue_init(struct queue *queue)
+{
+    *queue = (struct queue){.lane = LANE_NULL};
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&queue->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&queue->lock, NULL);
+}
+
+void queue_finish(struct queue *queue)
+{
+    lane_finish(&queue->lane);
+    free(queue->tickets);
+    queue->tickets = NULL;
+    pthread_cond_destroy(&queue->changed);
+    pthread_mutex_destroy(&queue->lock);
+}
+
+int queue_open(struct queue *queue, uint32_t n_tickets, uint32_t path)
+{
+    queue->tickets = calloc(n_tickets, sizeof(*queue->tickets));
+    if (!queue->tickets) {
+        return -ENOMEM;
+    }
+    queue->n_tickets = n_tickets;
+    queue->path = path;
+    queue->is_open = true;
+    return 0;
+}
+
+struct ticket *queue_take(struct queue *queue)
+{
+    if (queue->n_in_use == queue->n_tickets) {
+        return NULL;
+    }
+    while (queue->tickets[queue->i_next].state != TICKET_FREE) {
+        queue->i_next = (queue->i_next + 1) % queue->n_tickets;
+    }
+    struct ticket *ticket = &queue->tickets[queue->i_next];
+    ticket->id = ++queue->n_serial << (INDEX_BITS + PATH_BITS) |
+                 (uint64_t)queue->path << INDEX_BITS | queue->i_next;
+    ticket->state = TICKET_IN_FLIGHT;
+    queue->n_in_use++;
+    queue->i_next = (queue->i_next + 1) % queue->n_tickets;
+    return ticket;
+}
+
+void queue_give(struct queue *queue, struct ticket *ticket)
+{
+    ticket->state = TICKET_FREE;
+    ticket->id = 0;
+    queue->n_in_use--;
+}
+
+struct ticket *queue_find(struct queue *queue, uint64_t ticket_id)
+{
+    uint32_t index = (uint32_t)(ticket_id & ((1u << INDEX_BITS) - 1));
+    if (index >= queue->n_tickets || queue->tickets[index].state == TICKET_FREE ||
+        queue->tickets[index].id != ticket_id) {
+        return NULL;
+    }
+    return &queue->tickets[index];
+}
+
+/* A result for an id that is not in flight is dropped: a daemon's mistake must not become ours. */
+void queue_result(struct queue *queue, const struct request_result *result)
+{
+    struct ticket *ticket = queue_find(queue, result->request_id);
+    if (ticket && ticket->state == TICKET_IN_FLIGHT) {
+        ticket->result = *result;
+        ticket->result.text[REASON_TEXT_BYTES - 1] = '\0';
+        ticket->state = TICKET_DONE;
+        pthread_cond_broadcast(&queue->changed);
+    }
+}

@@ -1,0 +1,93 @@
+/* weights.c - looking weights up. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+
+static_assert((int)GEMMD_F32 == (int)DTYPE_F32 && (int)GEMMD_F16 == (int)DTYPE_F16 &&
+                  (int)GEMMD_BF16 == (int)DTYPE_BF16,
+              "gemmd.h and dtype.h disagree");
+
+static void take_weight(const struct msg_weight *message, struct gemmd_weight *ret_weight)
+{
+    *ret_weight = (struct gemmd_weight){
+        .struct_bytes = sizeof(*ret_weight),
+        .id = message->weight_id,
+        .n = message->n,
+        .k = message->k,
+        .device_index = message->device_index,
+        .act_dtype = (enum gemmd_dtype)message->act_dtype,
+        .has_bias = message->has_bias,
+        .packed_bytes = message->packed_bytes,
+        .generation = message->generation,
+    };
+    (void)snprintf(ret_weight->format, sizeof(ret_weight->format), "%s", message->format);
+    (void)snprintf(ret_weight->name, sizeof(ret_weight->name), "%s", message->name);
+}
+
+/* Ask for weights by name with one of the two verbs whose reply lists them. */
+static int ask_for_weights(struct gemmd_client *client, enum msg_verb verb, const char *name,
+                           struct msg_reply *ret_reply)
+{
+    struct msg_request request = {.verb = verb};
+    if (strlen(name) >= sizeof(request.name)) {
+        return client_refuse(STATUS_INVALID_ARGUMENT,
+                             "the name is %zu bytes long, the limit is %zu", strlen(name),
+                             sizeof(request.name) - 1);
+    }
+    (void)snprintf(request.name, sizeof(request.name), "%s", name);
+    int r = control_call(client, &request, ret_reply);
+    if (r == 0 && ret_reply->body != MSG_BODY_WEIGHTS) {
+        msg_reply_finish(ret_reply);
+        return client_refuse(STATUS_BAD_MESSAGE, "the daemon's reply has no weights in it");
+    }
+    return r;
+}
+
+int gemmd_find_weight(gemmd_client_t *client, const char *name, gemmd_weight_t *ret_weight)
+{
+    if (!client || !name || !ret_weight) {
+        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_find_weight: an argument is NULL");
+    }
+    struct msg_reply reply;
+    int r = ask_for_weights(client, MSG_VERB_WEIGHT_FIND, name, &reply);
+    if (r != 0) {
+        return r;
+    }
+    if (reply.weights.n == 1) {
+        take_weight(&reply.weights.items[0], ret_weight);
+    } else {
+        r = client_refuse(STATUS_BAD_MESSAGE, "the daemon found %u weights of one name",
+                          reply.weights.n);
+    }
+    msg_reply_finish(&reply);
+    return r;
+}
+
+int gemmd_list_weights(gemmd_client_t *client, const char *model, gemmd_weight_t **ret_weights,
+                       size_t *ret_n)
+{
+    if (!client || !ret_weights || !ret_n) {
+        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_list_weights: an argument is NULL");
+    }
+    struct msg_reply reply;
+    int r = ask_for_weights(client, MSG_VERB_WEIGHT_LIST, model ? model : "", &reply);
+    if (r != 0) {
+        return r;
+    }
+    uint32_t n = reply.weights.n;
+    struct gemmd_weight *weights = n ? calloc(n, sizeof(*weights)) : NULL;
+    if (n && !weights) {
+        r = client_fail_errno(-ENOMEM, "gemmd_list_weights");
+    } else {
+        for (uint32_t i = 0; i < n; i++) {
+            take_weight(&reply.weights.items[i], &weights[i]);
+        }
+        *ret_weights = weights;
+        *ret_n = n;
+    }
+    msg_reply_finish(&reply);
+    return r;
+}
