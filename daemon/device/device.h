@@ -47,13 +47,8 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     uint32_t index;
-<<<<<<< HEAD
-    char name[64];        /* "host", later "cuda:0" */
-    char description[128]; /* "AMD EPYC, 2 threads" */
-=======
     char name[64];         /* "host", later "cuda:0" */
-    char description[128]; /* "AMD EPYC, 2 threads, avx2" */
->>>>>>> main
+    char description[128]; /* "AMD EPYC, 2 threads" */
     uint32_t n_threads;
     uint32_t launches_max;
 };
@@ -64,7 +59,7 @@ int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct dev
                 struct reason *why) GD_MUST_CHECK;
 struct device *device_close(struct device *device); /* NULL in, NULL out */
 
-/* device_host.c: the host back end. Also STATUS_INVALID_ARGUMENT when GEMMD_FAULT makes no sense. */
+/* device_host.c: the host back end. STATUS_INVALID_ARGUMENT: GEMMD_FAULT makes no sense. */
 int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_device,
                      struct reason *why) GD_MUST_CHECK;
 

@@ -2,24 +2,15 @@
  * allocation after init; time is an argument. Events in (push, cancel, expire, done), decisions out
  * (next).
  *
-<<<<<<< HEAD
  * Policy here: natural batching. One run queue per weight; the weight that has waited longest since
  * its last turn goes first, so that a session with a thousand requests for one weight delays
-another
- * weight by one launch; a launch takes every compatible decode request of its weight that fits
- * rows_max, one session after the other in turn so that no session crowds out another; a request of
- * more rows than rows_max (prefill) runs alone, in chunks that the caller cuts.
-=======
- * Policy here: natural batching. One run queue per weight; the weight whose oldest request has
- * waited longest goes first; a launch takes every compatible decode request of that weight that
+ * another weight by one launch; a launch takes every compatible decode request of its weight that
  * fits rows_max, one session after the other in turn so that no session crowds out another; a
  * request of more rows than rows_max (prefill) runs alone, in chunks that the caller cuts.
->>>>>>> main
  *
  * Invariants: an item is in exactly one state; requests of one session for one weight start in the
  * order they came; nothing waits for ever while next() is called: an item with d items of its
-session
- * before it starts after (d + 1) x sessions x weights calls at most.
+ * session before it starts after (d + 1) x sessions x weights calls at most.
  *
  * Threads: one, the device's worker. */
 #pragma once
@@ -36,9 +27,9 @@ struct sched_stream;
 
 /* Embedded in the owner's request. The owner fills the first block before push. */
 struct sched_item {
-    uint64_t
-        weight_key;     /* requests with equal keys may share a launch: one weight generation ... */
-    uint32_t class_key; /* ... and equal class keys: same x and y dtype */
+    /* Requests with equal keys may share a launch: one weight generation, same x and y dtype. */
+    uint64_t weight_key;
+    uint32_t class_key;
     uint64_t session_id;
     uint32_t n_rows;        /* >= 1 */
     uint64_t deadline_nsec; /* 0: none */
@@ -67,15 +58,9 @@ enum sched_push { SCHED_PUSHED = 0, SCHED_FULL };
 enum sched_push sched_push(struct sched *sched, struct sched_item *item,
                            uint64_t now_nsec) GD_MUST_CHECK;
 
-<<<<<<< HEAD
 /* sched_next() - the items of the next launch, in the order they were taken; 0 when nothing is
  * queued. ret_items: room for batch_items_max. They are TAKEN until sched_done(). */
 uint32_t sched_next(struct sched *sched, struct sched_item **ret_items);
-=======
-/* sched_next() - the items of the next launch, in session order of arrival; 0 when nothing is
- * queued. They are TAKEN until sched_done(). */
-uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **ret_items);
->>>>>>> main
 void sched_done(struct sched *sched, struct sched_item *item);
 
 /* sched_cancel() - true if it was QUEUED and is now out. */

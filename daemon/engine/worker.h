@@ -57,14 +57,14 @@ struct worker *worker_free(struct worker *worker);
 
 /* All of the following: main thread, never blocking on the device. */
 
-/* worker_attach() - take the lane over on success. 0 or -ENOMEM. */
+/* worker_attach() - take the lane over on success, once per session. 0 or negative errno. */
 int worker_attach(struct worker *worker, const struct worker_client *client,
                   struct lane *lane) GD_MUST_CHECK;
 /* worker_detach() - drop the session's lane and queued requests, let its launch in flight end, then
  * on_detached. Also for a session that never attached. */
 void worker_detach(struct worker *worker, uint64_t session_id);
-/* worker_submit() - the ZeroMQ path. 0 (then on_reply follows, exactly once), -ENOMEM, or
- * STATUS_BUSY. */
+/* worker_submit() - the ZeroMQ path. 0 (then on_reply follows exactly once, unless the session is
+ * detached first), -ENOMEM, or STATUS_BUSY. */
 int worker_submit(struct worker *worker, const struct worker_client *client,
                   const struct request_desc *desc, struct reason *why) GD_MUST_CHECK;
 /* worker_cancel() - the request answers CANCELLED if it had not been launched. */
@@ -75,7 +75,7 @@ void worker_drain(struct worker *worker);
 #define WORKER_BATCH_BUCKETS 8u /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
 
 struct worker_stats {
-    uint64_t n_requests; /* accepted */
+    uint64_t n_requests; /* taken; each ends in one of the next five */
     uint64_t n_ok;
     uint64_t n_refused; /* failed validation */
     uint64_t n_cancelled, n_timed_out, n_failed;
