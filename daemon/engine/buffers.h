@@ -39,4 +39,6 @@ struct buffer *buffer_unref(struct buffer *buffer);
  * the other. */
 bool buffers_share_memory(const struct buffer *a, const struct buffer *b);
 
+/* Of those in the table now: how many, and their sizes together. */
 uint32_t buffers_count(struct buffers *buffers);
+uint64_t buffers_bytes(struct buffers *buffers);
