@@ -14,6 +14,9 @@
 #define MSG_TEXT_BYTES    4096
 #define MSG_EXPLAIN_M_MAX 32
 #define MSG_WARNINGS_MAX  64
+#define MSG_MODELS_MAX    1024
+#define MSG_WEIGHTS_MAX   65536
+#define MSG_DECLINED_MAX  64
 
 /* X(NAME, lower-case name): the order gives enum msg_verb, from 1. */
 #define MSG_VERB_LIST(X)                                                                           \
@@ -165,8 +168,8 @@ struct msg_reply {
 
 #define MSG_REPLY_NULL ((struct msg_reply){0})
 
-/* msg_reply_finish() - free what the reply owns; safe on MSG_REPLY_NULL and on a half-filled one.
- */
+/* msg_reply_finish() - free what the reply owns; safe on MSG_REPLY_NULL and
+ * on a half-filled one; leaves MSG_REPLY_NULL. */
 void msg_reply_finish(struct msg_reply *reply);
 
 /* msg_name_check() - a model name or MODEL/module.path: 1..255 bytes of valid UTF-8 without control

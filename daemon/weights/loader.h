@@ -21,15 +21,21 @@ struct loader_request {
     uint32_t tp_rank, tp_size;
 };
 
+#define LOADER_QUEUED_MAX 16 /* jobs that wait */
+#define LOADER_ENDED_MAX  64 /* jobs that are remembered */
+
+/* loader_new() - the store must outlive the loader. 0 or negative errno. */
 int loader_new(struct store *store, struct loader **ret_loader) GD_MUST_CHECK;
 /* loader_free() - cancels everything and joins the thread. */
 struct loader *loader_free(struct loader *loader);
 
 /* loader_start() - queue a job. LOAD of a name that serves the same path answers with a job that is
- * done already; of a name that serves another path STATUS_EXISTS. A job for a name that is being
- * loaded from the same path is that job (idempotent). Refusals: STATUS_BUSY when the queue is full,
- * STATUS_NOT_FOUND for RELOAD and VERIFY of what is not there, STATUS_UNSUPPORTED for tp_size > 1
- * as long as slices are not cut. Any thread. */
+ * done already; of a name that serves or is being loaded from another path STATUS_EXISTS. A job for
+ * a name that is being loaded from the same path is that job (idempotent), and so is a RELOAD of a
+ * model whose RELOAD has not begun. A model's name has no '/'. Refusals: STATUS_BUSY when the queue
+ * is full, STATUS_NOT_FOUND for RELOAD and VERIFY of what is not there, STATUS_INVALID_ARGUMENT for
+ * a bad name or no path, STATUS_UNSUPPORTED for tp_size > 1 as long as slices are not cut,
+ * STATUS_SHUTTING_DOWN once loader_free() has begun. Any thread. */
 int loader_start(struct loader *loader, const struct loader_request *request, uint64_t *ret_job_id,
                  struct reason *why) GD_MUST_CHECK;
 
@@ -38,6 +44,9 @@ int loader_start(struct loader *loader, const struct loader_request *request, ui
  */
 int loader_status(struct loader *loader, uint64_t job_id, struct msg_job *ret_job,
                   struct reason *why) GD_MUST_CHECK;
+
+/* loader_cancel() - ask a job to stop: one that waits ends at once, one that runs within a few MiB
+ * of reading, one that has ended stays as it is. STATUS_NOT_FOUND for an unknown id. */
 int loader_cancel(struct loader *loader, uint64_t job_id, struct reason *why) GD_MUST_CHECK;
 
 /* loader_wait() - block until the job has ended (start-up loads); its status, with *why filled. */

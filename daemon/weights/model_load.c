@@ -1,0 +1,195 @@
+/* Loading a model. Layers are packed one after the other; the store sees nothing of it until all of
+ * them are there. */
+#include "daemon/weights/model_load.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/weights/module_read.h"
+#include "ipc/base/error.h"
+
+int model_source_open(const char *path, struct warnings *warnings, struct model_source *ret_source,
+                      struct reason *why)
+{
+    struct model_source source = MODEL_SOURCE_NULL;
+    struct quant_config config;
+    int r = checkpoint_open(path, warnings, &source.checkpoint, why);
+    if (r == 0) {
+        r = quant_config_parse(source.checkpoint.config, source.checkpoint.config_bytes,
+                               source.checkpoint.quantize_config,
+                               source.checkpoint.quantize_config_bytes, &config, why);
+    }
+    if (r == 0) {
+        r = modules_find(&source.checkpoint, &config, warnings, &source.modules, why);
+    }
+    if (r != 0) {
+        model_source_finish(&source);
+        return r;
+    }
+    *ret_source = source;
+    return 0;
+}
+
+void model_source_finish(struct model_source *source)
+{
+    modules_finish(&source->modules);
+    checkpoint_finish(&source->checkpoint);
+}
+
+static int name_weight(struct weight *weight, const char *model, const char *module,
+                       struct reason *why)
+{
+    int length = snprintf(weight->name, sizeof(weight->name), "%s/%s", model, module);
+    if (length < 0 || (size_t)length >= sizeof(weight->name)) {
+        return reason_set(
+            why, STATUS_UNSUPPORTED,
+            "the name of module '%s' is too long: %d bytes with the model's, at most %zu", module,
+            length, sizeof(weight->name) - 1);
+    }
+    return msg_name_check(weight->name, "weight name", why);
+}
+
+/* Is there a layout, and a kernel for it? Asked before anything is read. */
+static int choose_layout(const struct module *module, struct weight *weight, struct reason *why)
+{
+    weight->desc = module->desc;
+    weight->layout = gk_layout_for(&weight->desc, weight->device->ops->kind);
+    if (!weight->layout) {
+        char format[MSG_WORD_BYTES];
+        gk_desc_format(&weight->desc, format, sizeof(format));
+        return reason_set(why, STATUS_UNSUPPORTED, "module '%s' (%s) has no layout on device %s",
+                          module->name, format, weight->device->name);
+    }
+    const struct gk_problem problem = {
+        .desc = weight->desc,
+        .layout = weight->layout,
+        .m = 1,
+        .x_dtype = weight->act_dtype,
+        .y_dtype = weight->act_dtype,
+    };
+    const struct gk_kernel *kernel;
+    int r = gk_select(&problem, &kernel, why);
+    if (r > 0) {
+        reason_prefix(why, "module '%s'", module->name);
+    }
+    return r;
+}
+
+static int prepare_weight(struct model *model, const struct module *module, struct reason *why)
+{
+    struct weight *weight;
+    int r = weight_new(model->device, &weight);
+    if (r != 0) {
+        return r;
+    }
+    model->weights[model->n_weights++] = weight;
+    weight->act_dtype = model->act_dtype;
+    r = name_weight(weight, model->name, module->name, why);
+    return r != 0 ? r : choose_layout(module, weight, why);
+}
+
+static int fill_weight(struct weight *weight, const struct module *module,
+                       struct progress *progress, struct warnings *warnings, struct reason *why)
+{
+    progress_step(progress, "%s", module->name);
+    struct gk_canonical canonical;
+    int r = module_read(module, progress, warnings, &canonical, why);
+    if (r != 0) {
+        return r;
+    }
+    const struct device_ops *ops = weight->device->ops;
+    char region_name[128];
+    (void)snprintf(region_name, sizeof(region_name), "gemmd:%.100s", weight->name);
+    r = ops->region_new(weight->device, region_name, weight->layout->packed_bytes(&weight->desc),
+                        &weight->packed, why);
+    if (r == 0) {
+        weight->layout->pack(&canonical, weight->packed.base);
+    }
+    gk_canonical_finish(&canonical);
+    if (r != 0) {
+        return r;
+    }
+    return ops->reserve(weight->device, gk_workspace_max(&weight->desc, weight->layout), why);
+}
+
+static int fill_model(struct model *model, const struct module_list *modules,
+                      struct progress *progress, struct warnings *warnings, struct reason *why)
+{
+    uint64_t total_bytes = 0;
+    for (uint32_t i = 0; i < modules->n; i++) {
+        total_bytes += module_bytes(&modules->items[i]);
+        int r = prepare_weight(model, &modules->items[i], why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    atomic_store(&progress->total_bytes, total_bytes);
+    for (uint32_t i = 0; i < modules->n; i++) {
+        int r = fill_weight(model->weights[i], &modules->items[i], progress, warnings, why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+static int model_new(const char *name, const char *path, struct device *device, uint32_t n_weights,
+                     struct model **ret_model)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    struct weight **weights = calloc(n_weights, sizeof(*weights));
+    if (!model || !weights) {
+        free(model);
+        free(weights);
+        return err_raise(-ENOMEM);
+    }
+    (void)snprintf(model->name, sizeof(model->name), "%s", name);
+    (void)snprintf(model->path, sizeof(model->path), "%s", path);
+    model->device = device;
+    model->weights = weights;
+    *ret_model = model;
+    return 0;
+}
+
+static double seconds_since(const struct timespec *start)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
+}
+
+static int load_source(const struct model_source *source, struct model *model,
+                       struct progress *progress, struct warnings *warnings, struct reason *why)
+{
+    struct timespec start;
+    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    model->act_dtype = source->modules.act_dtype;
+    int r = fill_model(model, &source->modules, progress, warnings, why);
+    model->load_seconds = seconds_since(&start);
+    return r;
+}
+
+int model_load(const char *name, const char *path, struct device *device, struct progress *progress,
+               struct warnings *warnings, struct model **ret_model, struct reason *why)
+{
+    struct model_source source = MODEL_SOURCE_NULL;
+    struct model *model = NULL;
+    progress_step(progress, "reading headers");
+    int r = model_source_open(path, warnings, &source, why);
+    if (r == 0) {
+        r = model_new(name, path, device, source.modules.n, &model);
+    }
+    if (r == 0) {
+        r = load_source(&source, model, progress, warnings, why);
+    }
+    model_source_finish(&source);
+    if (r != 0) {
+        model_free(model);
+        return r;
+    }
+    *ret_model = model;
+    return 0;
+}

@@ -1,0 +1,560 @@
+/* The resident weights.
+ *
+ * A published model is a store_model: the generation that the loader built, and its slot table. The
+ * table outlives reloads (its pointers are replaced, its indices stay), the store_model does not: a
+ * publication builds a whole new one and swaps one pointer, so that a look-up needs the mutex for a
+ * few compares and never waits for a publication at work.
+ *
+ * A slot id is the model's id (never reused) in the high half and the index into its slot table in
+ * the low half. The alternative, one table of all slots, would have to be rebuilt, under the lock
+ * that every request takes, whenever any model comes or goes. */
+#include "daemon/weights/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/weights/warnings.h"
+#include "ipc/base/error.h"
+
+/* Bytes of retired generations. Shared by the store and every weight it ever published, because
+ * weights may outlive the store. */
+struct store_tally {
+    _Atomic uint32_t n_refs;
+    _Atomic uint64_t retired_bytes;
+};
+
+struct store_model {
+    _Atomic uint32_t n_refs;
+    uint64_t model_id;
+    struct model *model;   /* owned */
+    struct weight **slots; /* borrowed from model; NULL where a slot has no weight any more */
+    uint32_t n_slots;
+};
+
+struct store {
+    pthread_mutex_t writers; /* held by publishers; taken before mutex */
+    pthread_mutex_t mutex;   /* guards the two fields below */
+    struct store_model **models;
+    uint32_t n_models;
+    uint64_t last_model_id; /* this and below: under writers */
+    uint64_t last_generation;
+    struct store_tally *tally;
+};
+
+/* ---- weights and models ------------------------------------------------------------------------
+ */
+
+static void tally_unref(struct store_tally *tally)
+{
+    if (tally && atomic_fetch_sub(&tally->n_refs, 1) == 1) {
+        free(tally);
+    }
+}
+
+int weight_new(struct device *device, struct weight **ret_weight)
+{
+    struct weight *weight = calloc(1, sizeof(*weight));
+    if (!weight) {
+        return err_raise(-ENOMEM);
+    }
+    atomic_init(&weight->n_refs, 1);
+    weight->device = device;
+    weight->packed = REGION_NULL;
+    *ret_weight = weight;
+    return 0;
+}
+
+struct weight *weight_ref(struct weight *weight)
+{
+    atomic_fetch_add_explicit(&weight->n_refs, 1, memory_order_relaxed);
+    return weight;
+}
+
+static void weight_free(struct weight *weight)
+{
+    if (atomic_load(&weight->is_retired)) {
+        atomic_fetch_sub(&weight->tally->retired_bytes, weight->packed.size_bytes);
+    }
+    tally_unref(weight->tally);
+    if (weight->packed.base || weight->packed.fd >= 0) {
+        weight->device->ops->region_free(weight->device, &weight->packed);
+    }
+    free(weight);
+}
+
+struct weight *weight_unref(struct weight *weight)
+{
+    if (weight && atomic_fetch_sub_explicit(&weight->n_refs, 1, memory_order_acq_rel) == 1) {
+        weight_free(weight);
+    }
+    return NULL;
+}
+
+struct model *model_free(struct model *model)
+{
+    if (!model) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < model->n_weights; i++) {
+        weight_unref(model->weights[i]);
+    }
+    free(model->weights);
+    warnings_list_free(model->warnings, model->n_warnings);
+    free(model);
+    return NULL;
+}
+
+static int compare_weights(const void *a, const void *b)
+{
+    const struct weight *const *x = a;
+    const struct weight *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int compare_name_to_weight(const void *name, const void *element)
+{
+    const struct weight *const *weight = element;
+    return strcmp(name, (*weight)->name);
+}
+
+static struct weight *model_find(const struct model *model, const char *name)
+{
+    if (model->n_weights == 0) {
+        return NULL;
+    }
+    struct weight **found = bsearch(name, model->weights, model->n_weights, sizeof(*model->weights),
+                                    compare_name_to_weight);
+    return found ? *found : NULL;
+}
+
+static uint64_t model_bytes(const struct model *model)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < model->n_weights; i++) {
+        sum += model->weights[i]->packed.size_bytes;
+    }
+    return sum;
+}
+
+/* ---- published models --------------------------------------------------------------------------
+ */
+
+static struct store_model *store_model_ref(struct store_model *published)
+{
+    atomic_fetch_add_explicit(&published->n_refs, 1, memory_order_relaxed);
+    return published;
+}
+
+void store_release(struct store_model *held)
+{
+    if (held && atomic_fetch_sub_explicit(&held->n_refs, 1, memory_order_acq_rel) == 1) {
+        model_free(held->model);
+        free(held->slots);
+        free(held);
+    }
+}
+
+const struct model *store_held(const struct store_model *held)
+{
+    return held->model;
+}
+
+/* The weight whose slot a new weight inherits, or NULL. */
+static const struct weight *find_predecessor(const struct store_model *before,
+                                             const struct weight *weight)
+{
+    const struct weight *old = before ? model_find(before->model, weight->name) : NULL;
+    bool is_same_shape = old && old->desc.n == weight->desc.n && old->desc.k == weight->desc.k;
+    return is_same_shape ? old : NULL;
+}
+
+static void assign_slots(struct store_model *published, const struct store_model *before)
+{
+    published->n_slots = before ? before->n_slots : 0;
+    for (uint32_t i = 0; i < published->model->n_weights; i++) {
+        struct weight *weight = published->model->weights[i];
+        const struct weight *old = find_predecessor(before, weight);
+        uint32_t i_slot = old ? (uint32_t)old->slot_id : published->n_slots++;
+        weight->slot_id = published->model_id << 32 | i_slot;
+        weight->generation = published->model->generation;
+        if (old) {
+            atomic_store(&weight->n_requests, atomic_load(&old->n_requests));
+        }
+        published->slots[i_slot] = weight;
+    }
+}
+
+/* Everything of a publication that can fail or take long, outside the mutex. */
+static int store_model_new(struct store *store, struct model *model,
+                           const struct store_model *before, struct store_model **ret_published)
+{
+    struct store_model *published = calloc(1, sizeof(*published));
+    uint64_t n_slots_max = (uint64_t)model->n_weights + (before ? before->n_slots : 0);
+    struct weight **slots = calloc(n_slots_max + 1, sizeof(*slots));
+    if (!published || !slots || n_slots_max > UINT32_MAX) {
+        free(published);
+        free(slots);
+        return err_raise(-ENOMEM);
+    }
+    atomic_init(&published->n_refs, 1);
+    published->model = model;
+    published->slots = slots;
+    published->model_id = before ? before->model_id : ++store->last_model_id;
+    model->generation = ++store->last_generation;
+    qsort(model->weights, model->n_weights, sizeof(*model->weights), compare_weights);
+    for (uint32_t i = 0; i < model->n_weights; i++) {
+        atomic_fetch_add(&store->tally->n_refs, 1);
+        model->weights[i]->tally = store->tally;
+    }
+    assign_slots(published, before);
+    *ret_published = published;
+    return 0;
+}
+
+/* Drop the store's own reference. Marked first: the last reference may go on another thread at
+ * once. */
+static void retire(struct store *store, struct store_model *published)
+{
+    for (uint32_t i = 0; i < published->model->n_weights; i++) {
+        struct weight *weight = published->model->weights[i];
+        atomic_fetch_add(&store->tally->retired_bytes, weight->packed.size_bytes);
+        atomic_store(&weight->is_retired, true);
+    }
+    store_release(published);
+}
+
+/* ---- the store ---------------------------------------------------------------------------------
+ */
+
+int store_new(struct store **ret_store)
+{
+    struct store *store = calloc(1, sizeof(*store));
+    struct store_tally *tally = calloc(1, sizeof(*tally));
+    if (!store || !tally) {
+        free(store);
+        free(tally);
+        return err_raise(-ENOMEM);
+    }
+    atomic_init(&tally->n_refs, 1);
+    store->tally = tally;
+    (void)pthread_mutex_init(&store->writers, NULL); /* cannot fail without attributes */
+    (void)pthread_mutex_init(&store->mutex, NULL);
+    *ret_store = store;
+    return 0;
+}
+
+struct store *store_free(struct store *store)
+{
+    if (!store) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < store->n_models; i++) {
+        retire(store, store->models[i]);
+    }
+    free(store->models);
+    tally_unref(store->tally);
+    (void)pthread_mutex_destroy(&store->mutex);
+    (void)pthread_mutex_destroy(&store->writers);
+    free(store);
+    return NULL;
+}
+
+/* A place in the list, or n_models. Under mutex, or under writers for a publisher. */
+static uint32_t find_place(const struct store *store, const char *name, size_t length)
+{
+    uint32_t i = 0;
+    while (i < store->n_models && (strncmp(store->models[i]->model->name, name, length) != 0 ||
+                                   store->models[i]->model->name[length] != '\0')) {
+        i++;
+    }
+    return i;
+}
+
+/* Make room for one more, by copy: readers may be in the old array until the mutex is taken. */
+static int grow_list(struct store *store)
+{
+    struct store_model **longer = calloc((size_t)store->n_models + 1, sizeof(struct store_model *));
+    if (!longer) {
+        return err_raise(-ENOMEM);
+    }
+    if (store->n_models > 0) {
+        memcpy(longer, store->models, store->n_models * sizeof(struct store_model *));
+    }
+    pthread_mutex_lock(&store->mutex);
+    struct store_model **old = store->models;
+    store->models = longer;
+    pthread_mutex_unlock(&store->mutex);
+    free(old);
+    return 0;
+}
+
+static int publish_at(struct store *store, uint32_t place, struct model *model)
+{
+    bool is_first = place == store->n_models;
+    struct store_model *before = is_first ? NULL : store->models[place];
+    int r = is_first ? grow_list(store) : 0;
+    struct store_model *published;
+    if (r == 0) {
+        r = store_model_new(store, model, before, &published);
+    }
+    if (r != 0) {
+        return r;
+    }
+    pthread_mutex_lock(&store->mutex);
+    store->models[place] = published;
+    store->n_models += is_first;
+    pthread_mutex_unlock(&store->mutex);
+    if (before) {
+        retire(store, before);
+    }
+    return 0;
+}
+
+int store_publish(struct store *store, struct model *model)
+{
+    pthread_mutex_lock(&store->writers);
+    int r = publish_at(store, find_place(store, model->name, strlen(model->name)), model);
+    pthread_mutex_unlock(&store->writers);
+    return r;
+}
+
+int store_replace(struct store *store, struct model *model, struct reason *why)
+{
+    pthread_mutex_lock(&store->writers);
+    uint32_t place = find_place(store, model->name, strlen(model->name));
+    int r;
+    if (place < store->n_models) {
+        r = publish_at(store, place, model);
+    } else {
+        r = reason_set(why, STATUS_NOT_FOUND, "model '%s' has been unloaded meanwhile",
+                       model->name);
+    }
+    pthread_mutex_unlock(&store->writers);
+    return r;
+}
+
+int store_unpublish(struct store *store, const char *name, struct reason *why)
+{
+    struct store_model *before = NULL;
+    pthread_mutex_lock(&store->writers);
+    pthread_mutex_lock(&store->mutex);
+    uint32_t place = find_place(store, name, strlen(name));
+    if (place < store->n_models) {
+        before = store->models[place];
+        store->models[place] = store->models[--store->n_models];
+    }
+    pthread_mutex_unlock(&store->mutex);
+    pthread_mutex_unlock(&store->writers);
+    if (!before) {
+        return reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", name);
+    }
+    retire(store, before);
+    return 0;
+}
+
+/* ---- look-ups ----------------------------------------------------------------------------------
+ */
+
+struct weight *store_acquire(struct store *store, uint64_t slot_id)
+{
+    uint64_t model_id = slot_id >> 32;
+    uint32_t i_slot = (uint32_t)slot_id;
+    struct weight *weight = NULL;
+    pthread_mutex_lock(&store->mutex);
+    for (uint32_t i = 0; i < store->n_models; i++) {
+        const struct store_model *published = store->models[i];
+        if (published->model_id == model_id && i_slot < published->n_slots) {
+            weight = published->slots[i_slot];
+            break;
+        }
+    }
+    if (weight) {
+        weight_ref(weight);
+    }
+    pthread_mutex_unlock(&store->mutex);
+    return weight;
+}
+
+struct weight *store_find(struct store *store, const char *name)
+{
+    const char *slash = strchr(name, '/');
+    if (!slash) {
+        return NULL;
+    }
+    struct weight *weight = NULL;
+    pthread_mutex_lock(&store->mutex);
+    uint32_t place = find_place(store, name, (size_t)(slash - name));
+    if (place < store->n_models) {
+        weight = model_find(store->models[place]->model, name);
+    }
+    if (weight) {
+        weight_ref(weight);
+    }
+    pthread_mutex_unlock(&store->mutex);
+    return weight;
+}
+
+struct store_model *store_hold(struct store *store, const char *name)
+{
+    struct store_model *held = NULL;
+    pthread_mutex_lock(&store->mutex);
+    uint32_t place = find_place(store, name, strlen(name));
+    if (place < store->n_models) {
+        held = store_model_ref(store->models[place]);
+    }
+    pthread_mutex_unlock(&store->mutex);
+    return held;
+}
+
+bool store_has_model(struct store *store, const char *name)
+{
+    struct store_model *held = store_hold(store, name);
+    store_release(held);
+    return held != NULL;
+}
+
+/* ---- snapshots ---------------------------------------------------------------------------------
+ */
+
+/* All models, or the one that is named, held so that they can be described without the mutex. */
+static int hold_models(struct store *store, const char *name, struct store_model ***ret_held,
+                       uint32_t *ret_n)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&store->mutex);
+    struct store_model **held = calloc((size_t)store->n_models + 1, sizeof(struct store_model *));
+    for (uint32_t i = 0; held && i < store->n_models; i++) {
+        if (!name || name[0] == '\0' || strcmp(store->models[i]->model->name, name) == 0) {
+            held[n++] = store_model_ref(store->models[i]);
+        }
+    }
+    pthread_mutex_unlock(&store->mutex);
+    if (!held) {
+        return err_raise(-ENOMEM);
+    }
+    *ret_held = held;
+    *ret_n = n;
+    return 0;
+}
+
+static void release_models(struct store_model **held, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        store_release(held[i]);
+    }
+    free(held);
+}
+
+static void model_describe(const struct model *model, struct msg_model *ret_message)
+{
+    struct msg_model message = {
+        .generation = model->generation,
+        .n_weights = model->n_weights,
+        .packed_bytes = model_bytes(model),
+        .load_seconds = model->load_seconds,
+        .n_warnings = model->n_warnings,
+        .act_dtype = model->act_dtype,
+    };
+    (void)snprintf(message.name, sizeof(message.name), "%s", model->name);
+    (void)snprintf(message.path, sizeof(message.path), "%s", model->path);
+    (void)snprintf(message.device, sizeof(message.device), "%.*s", MSG_WORD_BYTES - 1,
+                   model->device->name);
+    (void)snprintf(message.state, sizeof(message.state), "serving");
+    *ret_message = message;
+}
+
+int store_list_models(struct store *store, struct msg_model **ret_models, uint32_t *ret_n)
+{
+    struct store_model **held;
+    uint32_t n;
+    int r = hold_models(store, NULL, &held, &n);
+    if (r != 0) {
+        return r;
+    }
+    struct msg_model *models = calloc((size_t)n + 1, sizeof(*models));
+    for (uint32_t i = 0; models && i < n; i++) {
+        model_describe(held[i]->model, &models[i]);
+    }
+    release_models(held, n);
+    if (!models) {
+        return err_raise(-ENOMEM);
+    }
+    *ret_models = models;
+    *ret_n = n;
+    return 0;
+}
+
+void weight_describe(const struct weight *weight, struct msg_weight *ret_message)
+{
+    struct msg_weight message = {
+        .weight_id = weight->slot_id,
+        .generation = weight->generation,
+        .n = weight->desc.n,
+        .k = weight->desc.k,
+        .device_index = weight->device->index,
+        .packed_bytes = weight->packed.size_bytes,
+        .has_bias = weight->desc.bias_dtype != DTYPE_NONE,
+        .act_dtype = weight->act_dtype,
+    };
+    (void)snprintf(message.name, sizeof(message.name), "%s", weight->name);
+    gk_desc_format(&weight->desc, message.format, sizeof(message.format));
+    (void)snprintf(message.layout, sizeof(message.layout), "%s", weight->layout->tag);
+    *ret_message = message;
+}
+
+static int describe_all(struct store_model *const *held, uint32_t n_held,
+                        struct msg_weight **ret_weights, uint32_t *ret_n)
+{
+    uint64_t n_all = 0;
+    for (uint32_t i = 0; i < n_held; i++) {
+        n_all += held[i]->model->n_weights;
+    }
+    struct msg_weight *weights = n_all < UINT32_MAX ? calloc(n_all + 1, sizeof(*weights)) : NULL;
+    if (!weights) {
+        return err_raise(-ENOMEM);
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_held; i++) {
+        for (uint32_t j = 0; j < held[i]->model->n_weights; j++) {
+            weight_describe(held[i]->model->weights[j], &weights[n++]);
+        }
+    }
+    *ret_weights = weights;
+    *ret_n = n;
+    return 0;
+}
+
+int store_list_weights(struct store *store, const char *model, struct msg_weight **ret_weights,
+                       uint32_t *ret_n, struct reason *why)
+{
+    struct store_model **held;
+    uint32_t n_held;
+    int r = hold_models(store, model, &held, &n_held);
+    if (r != 0) {
+        return r;
+    }
+    if (n_held == 0 && model && model[0] != '\0') {
+        r = reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", model);
+    } else {
+        r = describe_all(held, n_held, ret_weights, ret_n);
+    }
+    release_models(held, n_held);
+    return r;
+}
+
+void store_totals(struct store *store, struct store_totals *ret_totals)
+{
+    struct store_totals totals = {.n_models = 0};
+    pthread_mutex_lock(&store->mutex);
+    totals.n_models = store->n_models;
+    for (uint32_t i = 0; i < store->n_models; i++) {
+        totals.n_weights += store->models[i]->model->n_weights;
+        totals.packed_bytes += model_bytes(store->models[i]->model);
+    }
+    pthread_mutex_unlock(&store->mutex);
+    totals.retired_bytes = atomic_load(&store->tally->retired_bytes);
+    *ret_totals = totals;
+}

@@ -1,0 +1,87 @@
+/* msg.c - what the plain message structs need besides being structs. Any thread. */
+#include "ipc/msg.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipc/utf8.h"
+
+const char *msg_verb_name(enum msg_verb verb)
+{
+    switch (verb) {
+#define MSG_VERB_X(NAME, name)                                                                     \
+    case MSG_VERB_##NAME:                                                                          \
+        return #name;
+        MSG_VERB_LIST(MSG_VERB_X)
+#undef MSG_VERB_X
+    default:
+        return "?";
+    }
+}
+
+static void finish_job(struct msg_job *job)
+{
+    for (uint32_t i = 0; job->warnings != NULL && i < job->n_warnings; i++) {
+        free(job->warnings[i]);
+    }
+    free(job->warnings);
+}
+
+static void finish_choices(struct msg_choice *choices, uint32_t n_choices)
+{
+    for (uint32_t i = 0; choices != NULL && i < n_choices; i++) {
+        free(choices[i].declined);
+    }
+    free(choices);
+}
+
+void msg_reply_finish(struct msg_reply *reply)
+{
+    switch (reply->body) {
+    case MSG_BODY_STATUS:
+        free(reply->json);
+        break;
+    case MSG_BODY_MODELS:
+        free(reply->models.items);
+        break;
+    case MSG_BODY_WEIGHTS:
+        free(reply->weights.items);
+        break;
+    case MSG_BODY_JOB:
+        finish_job(&reply->job);
+        break;
+    case MSG_BODY_EXPLANATION:
+        finish_choices(reply->explanation.choices, reply->explanation.n_choices);
+        break;
+    case MSG_BODY_NONE:
+    case MSG_BODY_PONG:
+    case MSG_BODY_SUBMITTED:
+        break;
+    }
+    *reply = MSG_REPLY_NULL;
+}
+
+int msg_name_check(const char *name, const char *what, struct reason *why)
+{
+    size_t n_bytes = strnlen(name, MSG_NAME_BYTES);
+    if (n_bytes == 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s is empty", what);
+    }
+    if (n_bytes == MSG_NAME_BYTES) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s is longer than %d bytes", what,
+                          MSG_NAME_BYTES - 1);
+    }
+    size_t n_valid = utf8_valid_bytes(name, n_bytes);
+    if (n_valid != n_bytes) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s is not UTF-8 at byte %zu", what,
+                          n_valid);
+    }
+    for (size_t i = 0; i < n_bytes; i++) {
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT,
+                              "%s has the control character 0x%02x at byte %zu", what,
+                              (unsigned)(unsigned char)name[i], i);
+        }
+    }
+    return 0;
+}

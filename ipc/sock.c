@@ -1,0 +1,295 @@
+/* sock.c - the two ZeroMQ sockets, with every default that surprises set by hand.
+ *
+ * The daemon binds the path itself and hands the fd over (ZMQ_USE_FD): libzmq's own bind unlinks
+ * whatever it finds at the path and takes the file's mode from the umask. A socket belongs to one
+ * thread at a time; libzmq is not fork-safe. */
+#include "ipc/sock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <zmq.h>
+
+#include "ipc/base/cleanup.h"
+#include "ipc/base/error.h"
+#include "ipc/base/num.h"
+#include "ipc/frame.h"
+#include "ipc/unix.h"
+
+#define ROUTER_QUEUE_MESSAGES 64   /* per peer and direction: at most 4 MiB of requests each */
+#define DEALER_QUEUE_MESSAGES 1024 /* replies that wait in the client for its thread */
+#define RECONNECT_MSEC        20
+#define RECONNECT_MSEC_MAX    1000
+#define ADDRESS_BYTES         (sizeof("ipc://") + UNIX_PATH_BYTES_MAX)
+
+struct option {
+    int name;
+    int value;
+};
+
+/* LINGER 0: nobody waits at exit for a peer that does not read. */
+static int set_options(void *socket, const struct option *options, size_t n_options)
+{
+    for (size_t i = 0; i < n_options; i++) {
+        if (zmq_setsockopt(socket, options[i].name, &options[i].value, sizeof(int)) < 0) {
+            return err_raise(-errno);
+        }
+    }
+    return 0;
+}
+
+static int set_message_bytes_max(void *socket, int64_t n_bytes)
+{
+    return zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &n_bytes, sizeof(n_bytes)) < 0 ? err_raise(-errno)
+                                                                                 : 0;
+}
+
+static int open_socket(struct sock *sock, int type)
+{
+    sock->context = zmq_ctx_new();
+    if (sock->context == NULL) {
+        return err_raise(-errno);
+    }
+    sock->socket = zmq_socket(sock->context, type);
+    return sock->socket == NULL ? err_raise(-errno) : 0;
+}
+
+static int bind_path(void *socket, const char *path, mode_t mode)
+{
+    char address[ADDRESS_BYTES];
+    CLEAN_FD int fd = unix_listen(path, SOCK_STREAM, mode);
+    if (fd < 0) {
+        return fd;
+    }
+    (void)snprintf(address, sizeof(address), "ipc://%s", path);
+    if (zmq_setsockopt(socket, ZMQ_USE_FD, &fd, sizeof(fd)) < 0 || zmq_bind(socket, address) < 0) {
+        return err_raise(-errno);
+    }
+    (void)steal_fd(&fd); /* libzmq closes it with the socket */
+    return 0;
+}
+
+static int set_up_router(struct sock *sock, const char *path, mode_t mode)
+{
+    static const struct option options[] = {
+        {ZMQ_LINGER, 0},
+        {ZMQ_SNDHWM, ROUTER_QUEUE_MESSAGES},
+        {ZMQ_RCVHWM, ROUTER_QUEUE_MESSAGES},
+        {ZMQ_ROUTER_MANDATORY, 1},
+        {ZMQ_ROUTER_HANDOVER, 1},
+    };
+    int r = open_socket(sock, ZMQ_ROUTER);
+    if (r == 0) {
+        r = set_options(sock->socket, options, ARRAY_LENGTH(options));
+    }
+    if (r == 0) {
+        r = set_message_bytes_max(sock->socket, FRAME_REQUEST_BYTES_MAX);
+    }
+    return r == 0 ? bind_path(sock->socket, path, mode) : r;
+}
+
+int sock_bind_router(struct sock *sock, const char *path, mode_t mode)
+{
+    struct sock made = SOCK_NULL;
+    int r = set_up_router(&made, path, mode);
+    if (r < 0) {
+        sock_finish(&made);
+        return r;
+    }
+    *sock = made;
+    return 0;
+}
+
+/* IMMEDIATE: a request is queued only for a connection that stands. Without it a send to a daemon
+ * that is not there succeeds, and the caller learns of it from a timeout. */
+static int set_up_dealer(struct sock *sock, const char *path, const void *token, size_t n_bytes)
+{
+    static const struct option options[] = {
+        {ZMQ_LINGER, 0},
+        {ZMQ_SNDHWM, ROUTER_QUEUE_MESSAGES},
+        {ZMQ_RCVHWM, DEALER_QUEUE_MESSAGES},
+        {ZMQ_IMMEDIATE, 1},
+        {ZMQ_RECONNECT_IVL, RECONNECT_MSEC},
+        {ZMQ_RECONNECT_IVL_MAX, RECONNECT_MSEC_MAX},
+    };
+    char address[ADDRESS_BYTES];
+    int r = open_socket(sock, ZMQ_DEALER);
+    if (r == 0) {
+        r = set_options(sock->socket, options, ARRAY_LENGTH(options));
+    }
+    if (r == 0) {
+        r = set_message_bytes_max(sock->socket, FRAME_REPLY_BYTES_MAX);
+    }
+    if (r < 0) {
+        return r;
+    }
+    (void)snprintf(address, sizeof(address), "ipc://%s", path);
+    if (zmq_setsockopt(sock->socket, ZMQ_ROUTING_ID, token, n_bytes) < 0 ||
+        zmq_connect(sock->socket, address) < 0) {
+        return err_raise(-errno);
+    }
+    return 0;
+}
+
+int sock_connect_dealer(struct sock *sock, const char *path, const void *token, size_t n_bytes)
+{
+    if (strlen(path) > UNIX_PATH_BYTES_MAX) {
+        return err_raise(-ENAMETOOLONG);
+    }
+    struct sock made = SOCK_NULL;
+    int r = set_up_dealer(&made, path, token, n_bytes);
+    if (r < 0) {
+        sock_finish(&made);
+        return r;
+    }
+    *sock = made;
+    return 0;
+}
+
+void sock_finish(struct sock *sock)
+{
+    if (sock->socket != NULL) {
+        (void)zmq_close(sock->socket);
+    }
+    while (sock->context != NULL && zmq_ctx_term(sock->context) < 0 && errno == EINTR) {
+    }
+    *sock = SOCK_NULL;
+}
+
+int sock_fd(const struct sock *sock)
+{
+    int fd = -1;
+    size_t n_bytes = sizeof(fd);
+    GD_ASSERT(zmq_getsockopt(sock->socket, ZMQ_FD, &fd, &n_bytes) == 0);
+    return fd;
+}
+
+bool sock_can_receive(const struct sock *sock)
+{
+    int events = 0;
+    size_t n_bytes = sizeof(events);
+    int r;
+    do {
+        r = zmq_getsockopt(sock->socket, ZMQ_EVENTS, &events, &n_bytes);
+    } while (r < 0 && errno == EINTR);
+    return r == 0 && (events & ZMQ_POLLIN) != 0;
+}
+
+static int64_t now_msec(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Waits until the socket can do `events`; a signal does not make the time longer. */
+static int wait_for(struct sock *sock, short events, int64_t end_msec)
+{
+    zmq_pollitem_t item = {.socket = sock->socket, .events = events};
+    for (;;) {
+        int64_t left_msec = end_msec - now_msec();
+        int n = zmq_poll(&item, 1, left_msec > 0 ? (long)left_msec : 0);
+        if (n > 0) {
+            return 0;
+        }
+        if (n < 0 && errno != EINTR) {
+            return err_raise(-errno);
+        }
+        if (n == 0 && left_msec <= 0) {
+            return -ETIMEDOUT;
+        }
+    }
+}
+
+int sock_send_request(struct sock *sock, const void *payload, size_t n_bytes, int timeout_msec)
+{
+    int64_t end_msec = now_msec() + timeout_msec;
+    for (;;) {
+        int r = wait_for(sock, ZMQ_POLLOUT, end_msec);
+        if (r < 0) {
+            return r;
+        }
+        if (zmq_send(sock->socket, NULL, 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) == 0) {
+            break;
+        }
+        if (errno != EAGAIN && errno != EINTR) { /* EAGAIN: the connection went since the poll */
+            return err_raise(-errno);
+        }
+    }
+    while (zmq_send(sock->socket, payload, n_bytes, ZMQ_DONTWAIT) < 0) {
+        if (errno != EINTR) {
+            return err_raise(-errno);
+        }
+    }
+    return 0;
+}
+
+/* Reads one whole multipart message. Frame 1 is kept; *ret_is_good tells [empty][payload]. */
+static int receive_envelope(struct sock *sock, zmq_msg_t *payload, bool *ret_is_good)
+{
+    bool is_good = true;
+    bool is_more = true;
+    uint32_t n_frames = 0;
+    for (; is_more; n_frames++) {
+        zmq_msg_t frame;
+        (void)zmq_msg_init(&frame);
+        int n;
+        do {
+            n = zmq_msg_recv(&frame, sock->socket, ZMQ_DONTWAIT);
+        } while (n < 0 && errno == EINTR);
+        if (n < 0) {
+            return err_raise(-errno);
+        }
+        is_more = zmq_msg_more(&frame) != 0;
+        is_good = is_good && (n_frames > 0 || n == 0);
+        if (n_frames == 1) {
+            (void)zmq_msg_move(payload, &frame);
+        }
+        (void)zmq_msg_close(&frame);
+    }
+    *ret_is_good = is_good && n_frames == 2;
+    return 0;
+}
+
+static int copy_payload(zmq_msg_t *payload, uint8_t **ret_payload, size_t *ret_n_bytes,
+                        struct reason *why)
+{
+    size_t n_bytes = zmq_msg_size(payload);
+    if (n_bytes > FRAME_REPLY_BYTES_MAX) {
+        return reason_set(why, STATUS_BAD_FRAMING, "the reply has %zu bytes, over the limit of %u",
+                          n_bytes, FRAME_REPLY_BYTES_MAX);
+    }
+    uint8_t *copy = malloc(n_bytes > 0 ? n_bytes : 1);
+    if (copy == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    memcpy(copy, zmq_msg_data(payload), n_bytes);
+    *ret_payload = copy;
+    *ret_n_bytes = n_bytes;
+    return 0;
+}
+
+int sock_receive_reply(struct sock *sock, int timeout_msec, uint8_t **ret_payload,
+                       size_t *ret_n_bytes, struct reason *why)
+{
+    bool is_good = false;
+    zmq_msg_t payload;
+    int r = wait_for(sock, ZMQ_POLLIN, now_msec() + timeout_msec);
+    if (r < 0) {
+        return r;
+    }
+    (void)zmq_msg_init(&payload);
+    r = receive_envelope(sock, &payload, &is_good);
+    if (r == 0 && !is_good) {
+        r = reason_set(why, STATUS_BAD_FRAMING,
+                       "the reply is not an empty delimiter and one payload");
+    }
+    if (r == 0) {
+        r = copy_payload(&payload, ret_payload, ret_n_bytes, why);
+    }
+    (void)zmq_msg_close(&payload);
+    return r;
+}
