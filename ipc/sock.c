@@ -293,3 +293,8 @@ int sock_receive_reply(struct sock *sock, int timeout_msec, uint8_t **ret_payloa
     (void)zmq_msg_close(&payload);
     return r;
 }
+
+void sock_linger(struct sock *sock, int timeout_msec)
+{
+    (void)zmq_setsockopt(sock->socket, ZMQ_LINGER, &timeout_msec, sizeof(timeout_msec));
+}
