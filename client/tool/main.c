@@ -1,0 +1,144 @@
+/* main.c - gemmctl: the command line, the table of commands, exit codes. */
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ipc/base/num.h"
+
+#include "client/tool/tool.h"
+
+static const struct tool_command commands[] = {
+    {"status", "", "version, uptime, devices, models, sessions, rates", command_status},
+    {"load", "NAME PATH [--device D]", "load a checkpoint folder as NAME", command_load},
+    {"unload", "NAME", "stop serving a model", command_unload},
+    {"reload", "NAME", "read a model's checkpoint again and swap it in", command_reload},
+    {"models", "", "the models that are served", command_models},
+    {"weights", "[NAME]", "the weights of a model, or all", command_weights},
+    {"gemm", "WEIGHT --in x.npy --out y.npy [--act bf16|fp16] [--repeat N]", "one product",
+     command_gemm},
+    {"explain", "WEIGHT [--m 1,16,64]", "which kernel for which M, and why not the others",
+     command_explain},
+    {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
+     command_verify},
+    {"drain", "", "take no more work, finish what is there", command_drain},
+};
+
+enum { KEY_SOCKET_DIR = 0x100, KEY_JSON };
+
+static const struct argp_option options[] = {
+    {"socket-dir", KEY_SOCKET_DIR, "DIR", 0, "folder of the daemon's sockets", 0},
+    {"json", KEY_JSON, NULL, 0, "print one JSON document", 0},
+    {0},
+};
+
+struct arguments {
+    const char *socket_dir;
+    bool is_json;
+    int argc; /* from the command's name on */
+    char **argv;
+};
+
+static error_t take_option(int key, char *argument, struct argp_state *state)
+{
+    struct arguments *arguments = state->input;
+    switch (key) {
+    case KEY_SOCKET_DIR:
+        arguments->socket_dir = argument;
+        return 0;
+    case KEY_JSON:
+        arguments->is_json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        arguments->argc = state->argc - state->next + 1;
+        arguments->argv = state->argv + state->next - 1;
+        state->next = state->argc;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The table of commands goes under the options in --help. */
+static char *help_filter(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC) {
+        return (char *)(uintptr_t)text;
+    }
+    char *list = NULL;
+    size_t n_bytes = 0;
+    FILE *stream = open_memstream(&list, &n_bytes);
+    if (!stream) {
+        return NULL;
+    }
+    (void)fprintf(stream, "Commands:\n");
+    for (size_t i = 0; i < ARRAY_LENGTH(commands); i++) {
+        (void)fprintf(stream, "  %s %s\n      %s\n", commands[i].name, commands[i].arguments,
+                      commands[i].does);
+    }
+    (void)fprintf(stream, "\nExit codes: 0 done, 2 usage, 3 no daemon, 4 refused, 5 failed.");
+    (void)fclose(stream);
+    return list;
+}
+
+static const struct tool_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int run(const struct arguments *arguments, const struct tool_command *command)
+{
+    struct gemmd_options client_options = GEMMD_OPTIONS_INIT;
+    client_options.socket_dir = arguments->socket_dir;
+    client_options.name = "gemmctl";
+    struct tool tool = {.is_json = arguments->is_json};
+    int r = gemmd_open(&client_options, &tool.client);
+    if (r != GEMMD_OK) {
+        if (r == GEMMD_DISCONNECTED) {
+            (void)fprintf(stderr, "gemmctl: %s; start one with: gemmd --socket-dir DIR\n",
+                          gemmd_last_error());
+            return TOOL_NO_DAEMON;
+        }
+        return tool_fail(r);
+    }
+    r = command->run(&tool, arguments->argc, arguments->argv);
+    gemmd_close(tool.client);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp parser = {
+        .options = options,
+        .parser = take_option,
+        .args_doc = "COMMAND [ARGUMENTS]",
+        .doc = "Control gemmd, the daemon that serves products of quantised weights.\v.",
+        .help_filter = help_filter,
+    };
+    struct arguments arguments = {0};
+    argp_err_exit_status = TOOL_USAGE;
+    if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &arguments) != 0) {
+        return TOOL_USAGE;
+    }
+    if (arguments.argc == 0) {
+        return tool_usage("a command is missing");
+    }
+    /* --json is accepted behind the command too: people write it there. */
+    int n_kept = 1;
+    for (int i = 1; i < arguments.argc; i++) {
+        if (strcmp(arguments.argv[i], "--json") == 0) {
+            arguments.is_json = true;
+        } else {
+            arguments.argv[n_kept++] = arguments.argv[i];
+        }
+    }
+    arguments.argc = n_kept;
+    const struct tool_command *command = find_command(arguments.argv[0]);
+    return command ? run(&arguments, command)
+                   : tool_usage("there is no command '%s'", arguments.argv[0]);
+}

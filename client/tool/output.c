@@ -1,0 +1,66 @@
+/* output.c - what commands print with. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/tool/tool.h"
+
+int tool_usage(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)fprintf(stderr, "gemmctl: ");
+    (void)vfprintf(stderr, format, args);
+    (void)fprintf(stderr, "; see gemmctl --help\n");
+    va_end(args);
+    return TOOL_USAGE;
+}
+
+int tool_fail(int status)
+{
+    (void)fprintf(stderr, "gemmctl: %s: %s\n", gemmd_status_name(status), gemmd_last_error());
+    switch (gemmd_status_category(status)) {
+    case GEMMD_CATEGORY_USAGE:
+    case GEMMD_CATEGORY_QUOTA:
+    case GEMMD_CATEGORY_UNSUPPORTED:
+    case GEMMD_CATEGORY_BUSY:
+        return TOOL_REFUSED;
+    default:
+        return status == GEMMD_DISCONNECTED ? TOOL_NO_DAEMON : TOOL_FAILED;
+    }
+}
+
+int tool_print_json(json_t *document)
+{
+    if (!document) {
+        (void)fprintf(stderr, "gemmctl: out of memory\n");
+        return TOOL_FAILED;
+    }
+    int r = json_dumpf(document, stdout, JSON_INDENT(2));
+    json_decref(document);
+    (void)putchar('\n');
+    return r == 0 ? TOOL_DONE : TOOL_FAILED;
+}
+
+const char *tool_bytes(uint64_t n_bytes, char text[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double amount = (double)n_bytes;
+    size_t i = 0;
+    while (amount >= 1024 && i < 4) {
+        amount /= 1024;
+        i++;
+    }
+    (void)snprintf(text, 32, i ? "%.1f %s" : "%.0f %s", amount, units[i]);
+    return text;
+}
+
+int tool_name(const char *argument, char *ret_name, size_t size_bytes)
+{
+    if (strlen(argument) >= size_bytes) {
+        return tool_usage("'%.32s...' is %zu bytes long, the limit is %zu", argument,
+                          strlen(argument), size_bytes - 1);
+    }
+    memcpy(ret_name, argument, strlen(argument) + 1);
+    return 0;
+}

@@ -1,0 +1,57 @@
+/* tool.h - what the commands of gemmctl share. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/client.h"
+
+enum tool_exit {
+    TOOL_DONE = 0,
+    TOOL_USAGE = 2,
+    TOOL_NO_DAEMON = 3,
+    TOOL_REFUSED = 4,
+    TOOL_FAILED = 5,
+};
+
+struct tool {
+    gemmd_client_t *client;
+    bool is_json;
+};
+
+/* One row a command. run() gets argv[0] = the command's name; returns an enum tool_exit. */
+struct tool_command {
+    const char *name;
+    const char *arguments;
+    const char *does;
+    int (*run)(struct tool *tool, int argc, char **argv);
+};
+
+int command_status(struct tool *tool, int argc, char **argv);
+int command_load(struct tool *tool, int argc, char **argv);
+int command_unload(struct tool *tool, int argc, char **argv);
+int command_reload(struct tool *tool, int argc, char **argv);
+int command_models(struct tool *tool, int argc, char **argv);
+int command_weights(struct tool *tool, int argc, char **argv);
+int command_gemm(struct tool *tool, int argc, char **argv);
+int command_explain(struct tool *tool, int argc, char **argv);
+int command_verify(struct tool *tool, int argc, char **argv);
+int command_drain(struct tool *tool, int argc, char **argv);
+
+/* tool_fail() - the last call's sentence on standard error, one line; the exit code its status
+ * means. */
+int tool_fail(int status);
+/* tool_usage() - "gemmctl: <sentence>" and the hint; TOOL_USAGE. */
+int tool_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* tool_print_json() - one document and a line feed; takes the reference. */
+int tool_print_json(json_t *document);
+/* tool_bytes() - "6.1 MiB" in text. */
+const char *tool_bytes(uint64_t n_bytes, char text[32]);
+
+/* tool_name() - copy a name argument into a request, or say that it is too long. 0 or TOOL_USAGE.
+ */
+int tool_name(const char *argument, char *ret_name, size_t size_bytes);
+
+/* tool_follow_job() - poll a job to its end, showing progress; an interrupt cancels it. */
+int tool_follow_job(struct tool *tool, struct msg_reply *started);
