@@ -7,16 +7,7 @@
 #include "gk/gk.h"
 #include "ipc/base/num.h"
 
-/* append() - add a kernel's reason to the sentence; false when it is full. */
-static bool append(char *text, size_t size_bytes, const char *name, const char *reason)
-{
-    size_t used = strlen(text);
-    int n =
-        snprintf(text + used, size_bytes - used, "%s%s: %s", used == 0 ? "" : "; ", name, reason);
-    return n >= 0 && (size_t)n < size_bytes - used;
-}
-
-/* Gather every kernel's reason; one that several give is told once. */
+/* Gather every kernel's reason; a sentence that several give is told once. */
 static int explain(const struct gk_problem *problem, struct reason *why)
 {
     char text[REASON_TEXT_BYTES] = "";
@@ -25,9 +16,11 @@ static int explain(const struct gk_problem *problem, struct reason *why)
     for (uint32_t i = 0; i < n_kernels; i++) {
         struct reason one = REASON_NULL;
         (void)kernels[i]->can_implement(problem, &one);
+        size_t used = strlen(text);
         if (strstr(text, one.text) == NULL &&
-            !append(text, sizeof(text), kernels[i]->name, one.text)) {
-            break;
+            snprintf(text + used, sizeof(text) - used, "%s%s: %s", used == 0 ? "" : "; ",
+                     kernels[i]->name, one.text) >= (int)(sizeof(text) - used)) {
+            break; /* full */
         }
     }
     return reason_set(why, STATUS_UNSUPPORTED, "no kernel fits: %s", text);

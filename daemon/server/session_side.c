@@ -148,7 +148,7 @@ static int make_lane(struct ask *ask, uint32_t device_index, struct session_lane
 static int on_open_lane(struct ask *ask, struct reason *why)
 {
     uint32_t index = ask->packet->message.open_lane.device_index;
-    struct device *device;
+    struct device *device = NULL;
     int r = find_device(ask, index, &device, why);
     if (r != 0) {
         return r;
@@ -216,7 +216,7 @@ static int keep_buffer(struct ask *ask, struct device *device, struct region *re
 static int on_alloc_buffer(struct ask *ask, struct reason *why)
 {
     const struct side_alloc_buffer *wish = &ask->packet->message.alloc_buffer;
-    struct device *device;
+    struct device *device = NULL;
     struct quota_charge charge = QUOTA_CHARGE_NULL;
     int r = find_device(ask, wish->device_index, &device, why);
     r = r != 0 ? r : take_buffer_quota(ask, wish->size_bytes, &charge, why);
@@ -238,7 +238,7 @@ static int on_import_buffer(struct ask *ask, struct reason *why)
         return reason_set(why, STATUS_INVALID_ARGUMENT, "an import needs one descriptor, not %u",
                           ask->packet->n_fds);
     }
-    struct device *device;
+    struct device *device = NULL;
     struct quota_charge charge = QUOTA_CHARGE_NULL;
     int r = find_device(ask, wish->device_index, &device, why);
     r = r != 0 ? r : take_buffer_quota(ask, wish->size_bytes, &charge, why);

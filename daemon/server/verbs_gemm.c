@@ -38,7 +38,7 @@ int verb_submit(struct call *call, struct reason *why)
         return reason_set(why, STATUS_EXISTS, "request %ju is in flight already",
                           (uintmax_t)desc.request_id);
     }
-    struct worker *worker;
+    struct worker *worker = NULL;
     int r = find_worker(call, desc.weight_id, &worker, why);
     if (r != 0) {
         return r;
