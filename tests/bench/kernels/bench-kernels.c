@@ -242,7 +242,9 @@ static void bench_shape(struct team *team, const struct options *options, uint32
         x_rows[i] = x + (uint64_t)i * k;
         y_rows[i] = y + (uint64_t)i * n;
     }
-    for (uint32_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+    uint32_t n_sweep = options->m != 0 ? 1 : ARRAY_LENGTH(rows);
+    for (uint32_t i = 0; i < n_sweep; i++) {
+        uint32_t m = options->m != 0 ? options->m : rows[i];
         struct job job = {
             .launch = {.problem = {weight.desc, weight.layout, m, DTYPE_BF16, DTYPE_BF16},
                        .x_rows = x_rows,
@@ -306,9 +308,10 @@ static void parse_options(int argc, char **argv, struct options *options)
             exit(2);
         }
     }
-    if (options->n_threads == 0 || options->n_threads > TEAM_MAX || options->n_runs == 0 ||
-        options->n_runs > RUNS_MAX) {
-        (void)fprintf(stderr, "bench-kernels: threads 1 to %u, runs 1 to %u\n", TEAM_MAX, RUNS_MAX);
+    if (options->m > GK_BATCH_ROWS_MAX || options->n_threads == 0 ||
+        options->n_threads > TEAM_MAX || options->n_runs == 0 || options->n_runs > RUNS_MAX) {
+        (void)fprintf(stderr, "bench-kernels: threads 1 to %u, runs 1 to %u, rows 1 to %u\n",
+                      TEAM_MAX, RUNS_MAX, GK_BATCH_ROWS_MAX);
         exit(2);
     }
 }
