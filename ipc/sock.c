@@ -149,6 +149,11 @@ int sock_connect_dealer(struct sock *sock, const char *path, const void *token, 
     return 0;
 }
 
+void sock_linger(struct sock *sock, int timeout_msec)
+{
+    GD_ASSERT(zmq_setsockopt(sock->socket, ZMQ_LINGER, &timeout_msec, sizeof(timeout_msec)) == 0);
+}
+
 void sock_finish(struct sock *sock)
 {
     if (sock->socket != NULL) {

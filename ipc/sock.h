@@ -33,6 +33,10 @@ int sock_connect_dealer(struct sock *sock, const char *path, const void *token,
 
 void sock_finish(struct sock *sock);
 
+/* sock_linger() - let sock_finish() wait that long for what was sent to leave; it does not,
+ * otherwise. */
+void sock_linger(struct sock *sock, int timeout_msec);
+
 int sock_fd(const struct sock *sock); /* for a poll loop; see the rule above */
 bool sock_can_receive(const struct sock *sock);
 

@@ -483,7 +483,7 @@ static int admit_job(struct loader *loader, struct job *job, uint64_t *ret_job_i
 int loader_start(struct loader *loader, const struct loader_request *request, uint64_t *ret_job_id,
                  struct reason *why)
 {
-    struct job *job;
+    struct job *job = NULL;
     int r = check_request(request, why);
     if (r == 0) {
         r = job_new(request, &job);

@@ -296,7 +296,7 @@ static int publish_at(struct store *store, uint32_t place, struct model *model)
     bool is_first = place == store->n_models;
     struct store_model *before = is_first ? NULL : store->models[place];
     int r = is_first ? grow_list(store) : 0;
-    struct store_model *published;
+    struct store_model *published = NULL;
     if (r == 0) {
         r = store_model_new(store, model, before, &published);
     }

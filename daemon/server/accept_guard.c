@@ -1,0 +1,148 @@
+/* accept_guard.c - see accept_guard.h.
+ *
+ * The alternative, a listener of our own in front of libzmq, would put a copy of every byte through
+ * this process a second time; a cap on connections inside libzmq does not exist. The system call is
+ * made with syscall() since the C library's name is the one that is replaced. */
+#include "daemon/server/accept_guard.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ipc/base/error.h"
+
+#define LIMIT_MAX 1048576u /* "unlimited" would make every close-all loop of a child endless */
+
+static struct {
+    pthread_mutex_t lock;
+    int reserve_fd; /* -1: none */
+    _Atomic bool is_on;
+    _Atomic uint64_t limit;
+    _Atomic uint64_t n_shed;
+} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .reserve_fd = -1};
+
+static int plain_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, int flags)
+{
+    return (int)syscall(SYS_accept4, fd, address, n_bytes, flags);
+}
+
+static void take_reserve(void)
+{
+    if (guard.reserve_fd < 0) {
+        guard.reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+}
+
+/* Accept on the reserve and hang up. If another thread takes the descriptor in between, the
+ * connection waits for the next round: the listener stays readable. */
+static void shed_one(int fd)
+{
+    (void)pthread_mutex_lock(&guard.lock);
+    if (guard.reserve_fd >= 0) {
+        (void)close(guard.reserve_fd);
+        guard.reserve_fd = -1;
+    }
+    int connection = plain_accept(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (connection >= 0) {
+        (void)close(connection);
+        atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
+    }
+    take_reserve();
+    (void)pthread_mutex_unlock(&guard.lock);
+}
+
+static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, int flags)
+{
+    int connection = plain_accept(fd, address, n_bytes, flags);
+    if (!atomic_load_explicit(&guard.is_on, memory_order_acquire)) {
+        return connection;
+    }
+    if (connection < 0 && (errno == EMFILE || errno == ENFILE)) {
+        shed_one(fd);
+        errno = ECONNABORTED;
+        return -1;
+    }
+    /* Descriptors are handed out lowest first: a high one means that few are left. */
+    uint64_t limit = atomic_load_explicit(&guard.limit, memory_order_relaxed);
+    if (connection >= 0 && (uint64_t)connection + ACCEPT_GUARD_HEADROOM >= limit) {
+        (void)close(connection);
+        atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
+        errno = ECONNABORTED;
+        return -1;
+    }
+    return connection;
+}
+
+GD_PUBLIC int accept4(int fd, struct sockaddr *address, socklen_t *n_bytes, int flags)
+{
+    return guarded_accept(fd, address, n_bytes, flags);
+}
+
+GD_PUBLIC int accept(int fd, struct sockaddr *address, socklen_t *n_bytes)
+{
+    return guarded_accept(fd, address, n_bytes, 0);
+}
+
+int accept_guard_init(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
+        return err_raise(-errno);
+    }
+    limit.rlim_cur = limit.rlim_max < LIMIT_MAX ? limit.rlim_max : LIMIT_MAX;
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0) {
+        return err_raise(-errno);
+    }
+    (void)pthread_mutex_lock(&guard.lock);
+    take_reserve();
+    bool has_reserve = guard.reserve_fd >= 0;
+    (void)pthread_mutex_unlock(&guard.lock);
+    if (!has_reserve) {
+        return err_raise(-EMFILE);
+    }
+    atomic_store_explicit(&guard.limit, limit.rlim_cur, memory_order_relaxed);
+    atomic_store_explicit(&guard.is_on, true, memory_order_release);
+    return 0;
+}
+
+void accept_guard_finish(void)
+{
+    atomic_store_explicit(&guard.is_on, false, memory_order_release);
+    (void)pthread_mutex_lock(&guard.lock);
+    if (guard.reserve_fd >= 0) {
+        (void)close(guard.reserve_fd);
+        guard.reserve_fd = -1;
+    }
+    (void)pthread_mutex_unlock(&guard.lock);
+}
+
+uint64_t accept_guard_limit(void)
+{
+    return atomic_load_explicit(&guard.limit, memory_order_relaxed);
+}
+
+uint64_t accept_guard_shed(void)
+{
+    return atomic_load_explicit(&guard.n_shed, memory_order_relaxed);
+}
+
+uint64_t accept_guard_used(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    if (dir == NULL) {
+        return 0;
+    }
+    uint64_t n = 0;
+    while (readdir(dir) != NULL) {
+        n++;
+    }
+    (void)closedir(dir);
+    return n >= 3 ? n - 3 : 0; /* ".", ".." and the folder's own descriptor */
+}

@@ -1,0 +1,28 @@
+/* accept_guard.h - running out of file descriptors must not end the daemon.
+ *
+ * libzmq 4.3 aborts the process when accept4() on an ipc listener fails with EMFILE, and anybody
+ * who may connect can bring that about. So the program exports its own accept() and accept4(),
+ * which libzmq reaches through the dynamic linker like everybody else. They keep the last
+ * ACCEPT_GUARD_HEADROOM descriptors for the daemon's own use, and one more as a reserve: a
+ * connection that cannot be had is accepted on the reserve, closed at once, and answered as
+ * ECONNABORTED, which every accept loop has to expect. The peer sees a hang-up at once instead of a
+ * queue that never moves.
+ *
+ * Threads: any; the reserve is behind a mutex. */
+#pragma once
+
+#include <stdint.h>
+
+#include "ipc/base/check.h"
+
+#define ACCEPT_GUARD_HEADROOM 8u
+
+/* accept_guard_init() - raise RLIMIT_NOFILE to its hard limit, and take the reserve. 0 or negative
+ * errno. Before it is called accept() is the plain system call. */
+int accept_guard_init(void) GD_MUST_CHECK;
+void accept_guard_finish(void);
+
+uint64_t accept_guard_limit(void); /* RLIMIT_NOFILE now */
+uint64_t
+accept_guard_used(void); /* descriptors open now, by a look into /proc/self/fd; 0: unknown */
+uint64_t accept_guard_shed(void); /* connections closed for want of descriptors so far */

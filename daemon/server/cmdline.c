@@ -1,0 +1,153 @@
+/* cmdline.c - options of the command line are set through the same table as those of the file, so
+ * that both have the same bounds and sentences. argp sees argv once and only collects; the file is
+ * read after it and the collected settings go on top. */
+#include "daemon/server/cmdline.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/server/exit_code.h"
+#include "ipc/base/error.h"
+#include "ipc/base/num.h"
+
+#define SETTINGS_MAX (CONFIG_DEVICES_MAX + CONFIG_MODELS_MAX + 8u)
+
+enum {
+    KEY_CONFIG = 'c',
+    KEY_SOCKET_DIR = 's',
+    KEY_DEVICE = 'd',
+    KEY_MODEL = 'm',
+    KEY_CHECK = 0x100
+};
+
+struct setting {
+    const char *name;
+    const char *value;
+};
+
+struct cmdline {
+    const char *config_path;
+    struct setting settings[SETTINGS_MAX];
+    uint32_t n_settings;
+    bool has_devices;
+    bool is_check_only;
+};
+
+static const struct argp_option argp_rows[] = {
+    {"config", KEY_CONFIG, "FILE", 0,
+     "Read options from FILE (see gemmd.conf(5)); none is read otherwise", 0},
+    {"socket-dir", KEY_SOCKET_DIR, "DIR", 0, "Put the sockets into DIR", 0},
+    {"device", KEY_DEVICE, "auto|host|cuda:N|GPU-UUID", 0, "A device to own; may be repeated", 0},
+    {"model", KEY_MODEL, "NAME=PATH", 0, "Load a checkpoint before being ready; may be repeated",
+     0},
+    {"check-config", KEY_CHECK, NULL, 0, "Check command line and file, and exit", 0},
+    {0},
+};
+
+static void cmdline_add(struct argp_state *state, const char *name, const char *value)
+{
+    struct cmdline *cmdline = state->input;
+    if (cmdline->n_settings == SETTINGS_MAX) {
+        argp_error(state, "more than %u settings", SETTINGS_MAX);
+        return;
+    }
+    cmdline->settings[cmdline->n_settings++] = (struct setting){name, value};
+}
+
+static error_t parse_key(int key, char *arg, struct argp_state *state)
+{
+    struct cmdline *cmdline = state->input;
+    switch (key) {
+    case KEY_CONFIG:
+        cmdline->config_path = arg;
+        return 0;
+    case KEY_SOCKET_DIR:
+        cmdline_add(state, "socket_dir", arg);
+        return 0;
+    case KEY_DEVICE:
+        cmdline->has_devices = true;
+        cmdline_add(state, "devices", arg);
+        return 0;
+    case KEY_MODEL:
+        cmdline_add(state, "models", arg);
+        return 0;
+    case KEY_CHECK:
+        cmdline->is_check_only = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected argument '%s'", arg);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The tail of --help: the option table of the file. argp frees the text. */
+static char *help_filter(int key, const char *text, GD_UNUSED void *input)
+{
+    if (key != ARGP_KEY_HELP_POST_DOC) {
+        return (char *)(uintptr_t)text;
+    }
+    char *help = NULL;
+    size_t n_bytes = 0;
+    FILE *stream = open_memstream(&help, &n_bytes);
+    if (stream == NULL) {
+        return NULL;
+    }
+    fputs("Options of the configuration file, with their defaults:\n", stream);
+    uint32_t n;
+    const struct config_option *rows = config_options(&n);
+    for (uint32_t i = 0; i < n; i++) {
+        fprintf(stream, "  %s = %s\n      %s\n", rows[i].name, rows[i].initial, rows[i].doc);
+    }
+    return fclose(stream) == 0 ? help : NULL;
+}
+
+static int apply(const struct cmdline *cmdline, struct config *config, struct reason *why)
+{
+    if (cmdline->config_path != NULL) {
+        int r = config_load(config, cmdline->config_path, why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    if (cmdline->has_devices) {
+        config_clear(config, "devices");
+    }
+    for (uint32_t i = 0; i < cmdline->n_settings; i++) {
+        int r = config_set(config, cmdline->settings[i].name, cmdline->settings[i].value, why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return config_check(config, why);
+}
+
+int cmdline_parse(int argc, char **argv, struct config *ret_config, bool *ret_is_check_only,
+                  struct reason *why)
+{
+    static const struct argp parser = {
+        .options = argp_rows,
+        .parser = parse_key,
+        .doc = "Own the devices of this machine and one packed copy of each weight, and multiply "
+               "for other "
+               "processes.\vx",
+        .help_filter = help_filter,
+    };
+    argp_program_version = "gemmd " GEMMD_VERSION;
+    argp_err_exit_status = EXIT_CODE_USAGE;
+    struct cmdline cmdline = {0};
+    int r = config_init(ret_config);
+    if (r != 0) {
+        return r;
+    }
+    r = argp_parse(&parser, argc, argv, 0, NULL, &cmdline);
+    if (r != 0) {
+        return err_raise(-r);
+    }
+    *ret_is_check_only = cmdline.is_check_only;
+    return apply(&cmdline, ret_config, why);
+}

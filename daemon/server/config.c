@@ -1,0 +1,486 @@
+/* config.c - the option table and the parser of configuration files.
+ *
+ * Every option is a row; a row knows its type, bounds and text, so that adding one is one line
+ * here, a field in struct config, and a run of the test that rewrites deploy/gemmd.conf and the man
+ * page. All numbers are uint64_t fields: one setter serves them all. */
+#include "daemon/server/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ipc/base/cleanup.h"
+#include "ipc/base/error.h"
+#include "ipc/base/num.h"
+#include "ipc/lane.h"
+#include "ipc/msg.h"
+
+#define ROW(type_, field_, initial_, min_, max_, unit_, doc_)                                      \
+    {                                                                                              \
+        .name = #field_, .type = CONFIG_TYPE_##type_, .offset = offsetof(struct config, field_),   \
+        .initial = (initial_), .min = (min_), .max = (max_), .unit = (unit_), .doc = (doc_)        \
+    }
+
+#define TERABYTE (1ull << 40)
+
+static const struct config_option options[] = {
+    ROW(TEXT, socket_dir, "", 0, CONFIG_DIR_BYTES, "",
+        "Folder of the sockets and the lock; empty: $GEMMD_SOCKET_DIR, $XDG_RUNTIME_DIR/gemmd or "
+        "/run/gemmd."),
+    ROW(MODE, socket_mode, "0600", 0600, 0660, "",
+        "Permission bits of the sockets: 0600 for this user only, 0660 for its group as well."),
+    ROW(LIST, devices, "", 0, CONFIG_DEVICES_MAX, "",
+        "A device to own: auto or host; none given means auto."),
+    ROW(LIST, models, "", 0, CONFIG_MODELS_MAX, "",
+        "NAME=PATH of a checkpoint to load before the daemon is ready."),
+    ROW(LIST, admin_uids, "", 0, CONFIG_ADMINS_MAX, "",
+        "A user id that may load, unload and drain, beside root and the daemon's own."),
+    ROW(COUNT, threads, "0", 0, 1024, "threads",
+        "Threads of the host device; 0: one for each CPU this process may run on."),
+    ROW(BOOL, batching, "yes", 0, 1, "",
+        "Let requests of different sessions for one weight share a launch."),
+    ROW(COUNT, spin_usec, "20", 0, 1000000, "microseconds",
+        "How long an idle worker polls its lanes before it sleeps."),
+    ROW(COUNT, rows_max, "65536", 1, 1u << 20, "rows", "Largest m of one request."),
+    ROW(COUNT, requests_max, "65536", 1, 1u << 20, "requests",
+        "Accepted and unfinished requests of one device, over all sessions."),
+    ROW(COUNT, session_requests_max, "256", 1, 65536, "requests",
+        "Unfinished requests of one session on the ZeroMQ path."),
+    ROW(COUNT, lane_entries, "256", LANE_ENTRIES_MIN, LANE_ENTRIES_MAX, "requests",
+        "Ring size of a lane, a power of two: what a session may have in flight on the ring path."),
+    ROW(BYTES, buffer_bytes_max, "256M", 4096, TERABYTE, "bytes", "Largest client buffer."),
+    ROW(COUNT, session_buffers_max, "1024", 1, 65536, "buffers", "Buffers of one session."),
+    ROW(COUNT, user_sessions_max, "256", 1, 65536, "sessions", "Sessions of one user."),
+    ROW(COUNT, user_buffers_max, "4096", 1, 1u << 20, "buffers", "Buffers of one user."),
+    ROW(BYTES, user_buffer_bytes_max, "4G", 4096, 1024 * TERABYTE, "bytes",
+        "Bytes in buffers of one user."),
+    ROW(COUNT, user_fds_max, "8192", 8, 1u << 20, "descriptors",
+        "File descriptors that one user's sessions, lanes and buffers may hold open here."),
+    ROW(COUNT, total_sessions_max, "1024", 1, 65536, "sessions", "Sessions of all users."),
+    ROW(COUNT, total_buffers_max, "16384", 1, 1u << 20, "buffers", "Buffers of all users."),
+    ROW(BYTES, total_buffer_bytes_max, "16G", 4096, 1024 * TERABYTE, "bytes",
+        "Bytes in buffers of all users."),
+    ROW(COUNT, total_fds_max, "0", 0, 1u << 20, "descriptors",
+        "File descriptors of all users; 0: what RLIMIT_NOFILE leaves beside the daemon's own."),
+    ROW(COUNT, hello_timeout_msec, "10000", 10, 600000, "milliseconds",
+        "A connection that has not said HELLO by then is dropped."),
+    ROW(COUNT, drain_timeout_msec, "3000", 0, 600000, "milliseconds",
+        "After SIGTERM: how long requests in flight may take to end, and replies to be read."),
+    ROW(TEXT, log, "info", 0, CONFIG_TEXT_BYTES, "",
+        "Log levels, LEVEL or TOPIC:LEVEL, comma-separated; error, warning, notice, info or "
+        "debug."),
+};
+
+static_assert(ARRAY_LENGTH(options) <= CONFIG_OPTIONS_MAX,
+              "config_parse() keeps one line number each");
+
+const struct config_option *config_options(uint32_t *ret_n)
+{
+    *ret_n = ARRAY_LENGTH(options);
+    return options;
+}
+
+const char *config_type_name(enum config_type type)
+{
+    static const char *const names[] = {
+        [CONFIG_TYPE_COUNT] = "number", [CONFIG_TYPE_BYTES] = "size",
+        [CONFIG_TYPE_MODE] = "octal",   [CONFIG_TYPE_BOOL] = "yes or no",
+        [CONFIG_TYPE_TEXT] = "text",    [CONFIG_TYPE_LIST] = "list",
+    };
+    return (uint32_t)type < ARRAY_LENGTH(names) ? names[type] : "?";
+}
+
+static const struct config_option *option_find(const char *name)
+{
+    for (uint32_t i = 0; i < ARRAY_LENGTH(options); i++) {
+        if (strcmp(options[i].name, name) == 0) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+static void *option_field(struct config *config, const struct config_option *option)
+{
+    return (char *)config + option->offset;
+}
+
+/* ---- values ------------------------------------------------------------------------------------
+ */
+
+/* Digits only: strtoull() would let signs, blanks and 0x through. */
+static bool parse_digits(const char *text, unsigned base, const char **ret_end, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    const char *at = text;
+    while (*at >= '0' && *at < (char)('0' + (int)base)) {
+        if (!num_mul(value, base, &value) || !num_add(value, (uint64_t)(*at - '0'), &value)) {
+            return false;
+        }
+        at++;
+    }
+    *ret_end = at;
+    *ret_value = value;
+    return at != text;
+}
+
+static bool parse_bytes(const char *text, uint64_t *ret_value)
+{
+    static const char suffixes[] = "KMGT";
+    const char *end;
+    uint64_t value;
+    if (!parse_digits(text, 10, &end, &value)) {
+        return false;
+    }
+    const char *suffix = *end != '\0' ? strchr(suffixes, *end) : NULL;
+    if (suffix != NULL) {
+        end++;
+        if (!num_mul(value, 1ull << (10 * (suffix - suffixes + 1)), &value)) {
+            return false;
+        }
+    }
+    *ret_value = value;
+    return *end == '\0';
+}
+
+static bool parse_number(enum config_type type, const char *text, uint64_t *ret_value)
+{
+    const char *end = text;
+    switch (type) {
+    case CONFIG_TYPE_COUNT:
+        return parse_digits(text, 10, &end, ret_value) && *end == '\0';
+    case CONFIG_TYPE_MODE:
+        return parse_digits(text, 8, &end, ret_value) && *end == '\0';
+    case CONFIG_TYPE_BYTES:
+        return parse_bytes(text, ret_value);
+    case CONFIG_TYPE_BOOL:
+        *ret_value = strcmp(text, "yes") == 0;
+        return *ret_value != 0 || strcmp(text, "no") == 0;
+    default:
+        return false;
+    }
+}
+
+static int set_number(const struct config_option *option, uint64_t *field, const char *value,
+                      struct reason *why)
+{
+    uint64_t number;
+    if (!parse_number(option->type, value, &number)) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: '%.64s' is not a value of type %s",
+                          option->name, value, config_type_name(option->type));
+    }
+    if (number < option->min || number > option->max) {
+        const char *format = option->type == CONFIG_TYPE_MODE
+                                 ? "%s: 0%jo is not between 0%jo and 0%jo"
+                                 : "%s: %ju is not between %ju and %ju";
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        return reason_set(why, STATUS_INVALID_ARGUMENT, format, option->name, (uintmax_t)number,
+                          (uintmax_t)option->min, (uintmax_t)option->max);
+#pragma GCC diagnostic pop
+    }
+    *field = number;
+    return 0;
+}
+
+static int set_text(const struct config_option *option, char *field, const char *value,
+                    struct reason *why)
+{
+    size_t n_bytes = strlen(value);
+    if (n_bytes >= option->max) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: %zu bytes are over the limit of %ju",
+                          option->name, n_bytes, (uintmax_t)option->max - 1);
+    }
+    memcpy(field, value, n_bytes + 1);
+    return 0;
+}
+
+static int list_append(const struct config_option *option, struct config_list *list,
+                       const char *value, struct reason *why)
+{
+    if (list->n >= option->max) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: more than %ju items", option->name,
+                          (uintmax_t)option->max);
+    }
+    if (value[0] == '\0') {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: an item is empty", option->name);
+    }
+    char **items = reallocarray(list->items, list->n + 1, sizeof(*items));
+    if (items == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    list->items = items;
+    items[list->n] = strdup(value);
+    if (items[list->n] == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    list->n++;
+    return 0;
+}
+
+static void list_finish(struct config_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        free(list->items[i]);
+    }
+    free(list->items);
+    *list = (struct config_list){0};
+}
+
+static int option_set(struct config *config, const struct config_option *option, const char *value,
+                      struct reason *why)
+{
+    void *field = option_field(config, option);
+    switch (option->type) {
+    case CONFIG_TYPE_TEXT:
+        return set_text(option, field, value, why);
+    case CONFIG_TYPE_LIST:
+        return list_append(option, field, value, why);
+    default:
+        return set_number(option, field, value, why);
+    }
+}
+
+int config_set(struct config *config, const char *name, const char *value, struct reason *why)
+{
+    const struct config_option *option = option_find(name);
+    if (option == NULL) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", name);
+    }
+    return option_set(config, option, value, why);
+}
+
+void config_clear(struct config *config, const char *name)
+{
+    const struct config_option *option = option_find(name);
+    GD_ASSERT(option != NULL && option->type == CONFIG_TYPE_LIST);
+    list_finish(option_field(config, option));
+}
+
+int config_init(struct config *config)
+{
+    *config = (struct config){0};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(options); i++) {
+        if (options[i].type == CONFIG_TYPE_LIST) {
+            continue;
+        }
+        int r = option_set(config, &options[i], options[i].initial, NULL);
+        GD_ASSERT(r <= 0); /* a default that its own row refuses */
+        if (r < 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+void config_finish(struct config *config)
+{
+    list_finish(&config->devices);
+    list_finish(&config->models);
+    list_finish(&config->admin_uids);
+}
+
+/* ---- files -------------------------------------------------------------------------------------
+ */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Cut blanks off both ends, in place. */
+static char *trim(char *text)
+{
+    while (is_blank(*text)) {
+        text++;
+    }
+    size_t n_bytes = strlen(text);
+    while (n_bytes > 0 && is_blank(text[n_bytes - 1])) {
+        text[--n_bytes] = '\0';
+    }
+    return text;
+}
+
+static int parse_line(struct config *config, char *line, uint32_t i_line,
+                      uint32_t *lines_of_options, struct reason *why)
+{
+    char *key = trim(line);
+    if (key[0] == '\0' || key[0] == '#') {
+        return 0;
+    }
+    char *equals = strchr(key, '=');
+    if (equals == NULL) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "'%.64s' is not KEY = VALUE", key);
+    }
+    *equals = '\0';
+    key = trim(key);
+    const struct config_option *option = option_find(key);
+    if (option == NULL) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", key);
+    }
+    uint32_t *earlier = &lines_of_options[option - options];
+    if (*earlier != 0 && option->type != CONFIG_TYPE_LIST) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s was set in line %u already", key,
+                          *earlier);
+    }
+    *earlier = i_line;
+    return option_set(config, option, trim(equals + 1), why);
+}
+
+int config_parse(struct config *config, const char *file_name, const char *text, size_t n_bytes,
+                 struct reason *why)
+{
+    uint32_t lines_of_options[CONFIG_OPTIONS_MAX] = {0};
+    uint32_t i_line = 0;
+    for (size_t at = 0; at < n_bytes;) {
+        const char *end = memchr(text + at, '\n', n_bytes - at);
+        size_t line_bytes = end != NULL ? (size_t)(end - text) - at : n_bytes - at;
+        CLEAN_FREE char *line = strndup(text + at, line_bytes);
+        if (line == NULL) {
+            return err_raise(-ENOMEM);
+        }
+        i_line++;
+        int r = strlen(line) == line_bytes
+                    ? parse_line(config, line, i_line, lines_of_options, why)
+                    : reason_set(why, STATUS_INVALID_ARGUMENT, "the line has a zero byte in it");
+        if (r > 0) {
+            reason_prefix(why, "%.128s:%u", file_name, i_line);
+        }
+        if (r != 0) {
+            return r;
+        }
+        at += line_bytes + 1;
+    }
+    return 0;
+}
+
+/* Read until the end; the cap keeps /dev/zero from filling memory. */
+static int read_whole(int fd, char *text, size_t size_bytes, size_t *ret_n_bytes)
+{
+    size_t n_bytes = 0;
+    while (n_bytes < size_bytes) {
+        ssize_t n = read(fd, text + n_bytes, size_bytes - n_bytes);
+        if (n < 0 && errno != EINTR) {
+            return err_raise(-errno);
+        }
+        if (n == 0) {
+            break;
+        }
+        n_bytes += n > 0 ? (size_t)n : 0;
+    }
+    *ret_n_bytes = n_bytes;
+    return 0;
+}
+
+int config_load(struct config *config, const char *path, struct reason *why)
+{
+    CLEAN_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s", path, strerror(errno));
+    }
+    CLEAN_FREE char *text = malloc(CONFIG_FILE_BYTES_MAX + 1);
+    if (text == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    size_t n_bytes = 0;
+    int r = read_whole(fd, text, CONFIG_FILE_BYTES_MAX + 1, &n_bytes);
+    if (r < 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s", path, strerror(-r));
+    }
+    if (n_bytes > CONFIG_FILE_BYTES_MAX) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: over %u bytes", path,
+                          CONFIG_FILE_BYTES_MAX);
+    }
+    return config_parse(config, path, text, n_bytes, why);
+}
+
+/* ---- rules -------------------------------------------------------------------------------------
+ */
+
+int config_split_model(const char *item, char *ret_name, size_t name_bytes, const char **ret_path,
+                       struct reason *why)
+{
+    const char *equals = strchr(item, '=');
+    if (equals == NULL || equals[1] == '\0') {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "models: '%.64s' is not NAME=PATH", item);
+    }
+    size_t n_bytes = (size_t)(equals - item);
+    if (n_bytes == 0 || n_bytes >= name_bytes) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "models: a name of %zu bytes in '%.64s'",
+                          n_bytes, item);
+    }
+    memcpy(ret_name, item, n_bytes);
+    ret_name[n_bytes] = '\0';
+    *ret_path = equals + 1;
+    return msg_name_check(ret_name, "the model's name", why);
+}
+
+static int check_lists(const struct config *config, struct reason *why)
+{
+    for (uint32_t i = 0; i < config->models.n; i++) {
+        char name[MSG_NAME_BYTES];
+        const char *path;
+        int r = config_split_model(config->models.items[i], name, sizeof(name), &path, why);
+        if (r != 0) {
+            return r;
+        }
+        if (strlen(path) >= MSG_PATH_BYTES) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT,
+                              "models: the path of '%s' has %zu bytes", name, strlen(path));
+        }
+    }
+    for (uint32_t i = 0; i < config->admin_uids.n; i++) {
+        uint64_t uid;
+        const char *text = config->admin_uids.items[i];
+        if (!parse_number(CONFIG_TYPE_COUNT, text, &uid) || uid >= UINT32_MAX) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT, "admin_uids: '%.64s' is no user id",
+                              text);
+        }
+    }
+    return 0;
+}
+
+int config_check(const struct config *config, struct reason *why)
+{
+    if (config->socket_mode != 0600 && config->socket_mode != 0660) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "socket_mode: 0%jo is neither 0600 nor 0660",
+                          (uintmax_t)config->socket_mode);
+    }
+    if ((config->lane_entries & (config->lane_entries - 1)) != 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "lane_entries: %ju is not a power of two",
+                          (uintmax_t)config->lane_entries);
+    }
+    return check_lists(config, why);
+}
+
+void config_default_socket_dir(char *text, size_t size_bytes)
+{
+    const char *own = secure_getenv("GEMMD_SOCKET_DIR");
+    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+    if (own != NULL && own[0] != '\0') {
+        (void)snprintf(text, size_bytes, "%s", own);
+        return;
+    }
+    if (runtime != NULL && runtime[0] != '\0') {
+        (void)snprintf(text, size_bytes, "%s/gemmd", runtime);
+        return;
+    }
+    (void)snprintf(text, size_bytes, "/run/gemmd");
+}
+
+bool config_is_admin(const struct config *config, uid_t uid)
+{
+    if (uid == 0 || uid == geteuid()) {
+        return true;
+    }
+    for (uint32_t i = 0; i < config->admin_uids.n; i++) {
+        if (strtoull(config->admin_uids.items[i], NULL, 10) == uid) {
+            return true;
+        }
+    }
+    return false;
+}

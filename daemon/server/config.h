@@ -1,0 +1,111 @@
+/* config.h - everything an operator can set, in one table.
+ *
+ * The file parser, --help, deploy/gemmd.conf and the table of gemmd.conf(5) follow from
+ * config_options(); a test holds the last two to it. A file has lines `key = value`; a line whose
+ * first character that is not a blank is '#' is a comment; list options may be given on several
+ * lines, others once. Threads: none; set up before any starts, read-only after. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ipc/base/check.h"
+#include "ipc/base/reason.h"
+
+#define CONFIG_TEXT_BYTES     256u
+#define CONFIG_DIR_BYTES      108u /* what a socket address can hold, NUL included */
+#define CONFIG_DEVICES_MAX    16u
+#define CONFIG_MODELS_MAX     64u
+#define CONFIG_ADMINS_MAX     32u
+#define CONFIG_FILE_BYTES_MAX (1024u * 1024u)
+#define CONFIG_OPTIONS_MAX    64u
+
+struct config_list {
+    char **items; /* owned, each owned */
+    uint32_t n;
+};
+
+struct config {
+    char socket_dir[CONFIG_DIR_BYTES]; /* "": see config_default_socket_dir() */
+    char log[CONFIG_TEXT_BYTES];
+    struct config_list devices; /* empty: auto */
+    struct config_list models;  /* NAME=PATH */
+    struct config_list admin_uids;
+    uint64_t socket_mode;
+    uint64_t threads;
+    uint64_t batching;
+    uint64_t spin_usec;
+    uint64_t rows_max;
+    uint64_t requests_max;
+    uint64_t session_requests_max;
+    uint64_t lane_entries;
+    uint64_t buffer_bytes_max;
+    uint64_t session_buffers_max;
+    uint64_t user_sessions_max;
+    uint64_t user_buffers_max;
+    uint64_t user_buffer_bytes_max;
+    uint64_t user_fds_max;
+    uint64_t total_sessions_max;
+    uint64_t total_buffers_max;
+    uint64_t total_buffer_bytes_max;
+    uint64_t total_fds_max;
+    uint64_t hello_timeout_msec;
+    uint64_t drain_timeout_msec;
+};
+
+enum config_type {
+    CONFIG_TYPE_COUNT, /* a decimal number */
+    CONFIG_TYPE_BYTES, /* a number with an optional K, M, G or T (powers of 1024) */
+    CONFIG_TYPE_MODE,  /* an octal number */
+    CONFIG_TYPE_BOOL,  /* yes or no */
+    CONFIG_TYPE_TEXT,
+    CONFIG_TYPE_LIST, /* text, one item a line */
+};
+
+struct config_option {
+    const char *name;
+    enum config_type type;
+    size_t offset;       /* of the field in struct config */
+    const char *initial; /* as it would be written in a file; "" for an empty text or list */
+    uint64_t min;        /* numbers: bounds; texts and lists: unused */
+    uint64_t max;        /* numbers: bounds; texts: bytes with the NUL; lists: items */
+    const char *unit;    /* "" when it has none */
+    const char *doc;     /* one sentence */
+};
+
+const struct config_option *config_options(uint32_t *ret_n);
+const char *config_type_name(enum config_type type); /* "number", "size", ...; static */
+
+/* config_init() - all defaults. config_finish() - free the lists; safe on a zeroed config. */
+int config_init(struct config *config) GD_MUST_CHECK;
+void config_finish(struct config *config);
+
+/* config_set() - one option by name from text; a list gains an item. Return: 0, -ENOMEM, or
+ * STATUS_INVALID_ARGUMENT naming option, value and bounds. */
+int config_set(struct config *config, const char *name, const char *value,
+               struct reason *why) GD_MUST_CHECK;
+
+/* config_clear() - empty a list option, so that the command line replaces what the file had. */
+void config_clear(struct config *config, const char *name);
+
+/* config_parse() - the text of a file, on top of what *config holds. The sentence starts with
+ * "FILE:LINE: ". Return as config_set(). */
+int config_parse(struct config *config, const char *file_name, const char *text, size_t n_bytes,
+                 struct reason *why) GD_MUST_CHECK;
+int config_load(struct config *config, const char *path, struct reason *why) GD_MUST_CHECK;
+
+/* config_check() - rules between options, and those of list items. 0 or STATUS_INVALID_ARGUMENT. */
+int config_check(const struct config *config, struct reason *why) GD_MUST_CHECK;
+
+/* config_default_socket_dir() - $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd:
+ * the rule of the client library. */
+void config_default_socket_dir(char *text, size_t size_bytes);
+
+/* config_split_model() - NAME=PATH; the name ends at the first '='. */
+int config_split_model(const char *item, char *ret_name, size_t name_bytes, const char **ret_path,
+                       struct reason *why) GD_MUST_CHECK;
+
+/* config_is_admin() - is that uid root, the daemon's own, or in admin_uids? */
+bool config_is_admin(const struct config *config, uid_t uid);

@@ -1,0 +1,210 @@
+/* core.c - set-up and tear-down in one visible order: accounts, store, loader, devices, workers;
+ * and back. */
+#include "daemon/server/core.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "daemon/server/accept_guard.h"
+#include "ipc/base/log.h"
+#include "ipc/base/num.h"
+
+#define FDS_OF_OUR_OWN 32u /* kept free for loads, status and the like when the limit is derived   \
+                            */
+
+uint64_t core_now_nsec(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+const char *core_phase_name(enum core_phase phase)
+{
+    static const char *const names[] = {"starting", "serving", "draining", "stopping"};
+    return names[phase];
+}
+
+/* ---- news from the workers: hand it on, nothing else -------------------------------------------
+ */
+
+static void on_reply(void *arg, uint64_t session_id, const struct request_result *result)
+{
+    mailbox_post(arg, MAIL_REPLY, session_id, result);
+}
+
+static void on_detached(void *arg, uint64_t session_id)
+{
+    mailbox_post(arg, MAIL_DETACHED, session_id, NULL);
+}
+
+static void on_fatal(void *arg, const struct reason *why)
+{
+    struct request_result result = {.status = (uint32_t)why->status};
+    memcpy(result.text, why->text, sizeof(result.text));
+    mailbox_post(arg, MAIL_FATAL, 0, &result);
+}
+
+/* ---- set-up ------------------------------------------------------------------------------------
+ */
+
+/* What the limit leaves beside what is open already: known only when all of the daemon's own is
+ * open, so an unset option counts what is open now and keeps some room. */
+static uint64_t derive_fds(void)
+{
+    uint64_t limit = accept_guard_limit();
+    uint64_t taken = accept_guard_used() + num_min(FDS_OF_OUR_OWN, limit / 4);
+    return limit > taken ? limit - taken : 0;
+}
+
+static struct quota_limits limits_of(const struct config *config)
+{
+    return (struct quota_limits){
+        .per_user = {[QUOTA_SESSIONS] = config->user_sessions_max,
+                     [QUOTA_BUFFERS] = config->user_buffers_max,
+                     [QUOTA_BYTES] = config->user_buffer_bytes_max,
+                     [QUOTA_FDS] = config->user_fds_max},
+        .total = {[QUOTA_SESSIONS] = config->total_sessions_max,
+                  [QUOTA_BUFFERS] = config->total_buffers_max,
+                  [QUOTA_BYTES] = config->total_buffer_bytes_max,
+                  [QUOTA_FDS] = config->total_fds_max != 0 ? config->total_fds_max : derive_fds()},
+    };
+}
+
+static int add_device(struct core *core, const char *spec, struct reason *why)
+{
+    uint32_t index = core->n_devices;
+    int r = device_open(spec, index, (uint32_t)core->config->threads, &core->devices[index], why);
+    if (r != 0) {
+        return r;
+    }
+    core->n_devices++;
+    const struct worker_limits limits = {
+        .requests_max = (uint32_t)core->config->requests_max,
+        .session_requests_max = (uint32_t)core->config->session_requests_max,
+        .rows_max = (uint32_t)core->config->rows_max,
+        .spin_usec = (uint32_t)core->config->spin_usec,
+        .is_batching = core->config->batching != 0,
+    };
+    const struct worker_callbacks callbacks = {
+        .arg = &core->mailbox,
+        .on_reply = on_reply,
+        .on_detached = on_detached,
+        .on_fatal = on_fatal,
+    };
+    r = worker_new(core->devices[index], core->store, &limits, &callbacks, &core->workers[index]);
+    if (r == 0) {
+        log_write(LOG_LEVEL_NOTICE, "server", "device %u is %s: %s", index,
+                  core->devices[index]->name, core->devices[index]->description);
+    }
+    return r;
+}
+
+static int add_devices(struct core *core, struct reason *why)
+{
+    const struct config_list *specs = &core->config->devices;
+    if (specs->n == 0) {
+        return add_device(core, "auto", why);
+    }
+    for (uint32_t i = 0; i < specs->n; i++) {
+        int r = add_device(core, specs->items[i], why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+int core_init(struct core *core, const struct config *config, struct reason *why)
+{
+    *core = (struct core){.config = config, .start_nsec = core_now_nsec(), .mailbox = MAILBOX_NULL};
+    int r = mailbox_init(&core->mailbox);
+    r = r != 0 ? r : store_new(&core->store);
+    r = r != 0 ? r : loader_new(core->store, &core->loader);
+    r = r != 0 ? r : add_devices(core, why);
+    if (r != 0) {
+        return r;
+    }
+    core->limits = limits_of(config);
+    return quota_new(&core->limits, &core->quota);
+}
+
+/* ---- the end -----------------------------------------------------------------------------------
+ */
+
+void core_drain(struct core *core)
+{
+    if (core->phase >= CORE_DRAINING) {
+        return;
+    }
+    core->phase = CORE_DRAINING;
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        worker_drain(core->workers[i]);
+    }
+}
+
+void core_stop(struct core *core)
+{
+    core_drain(core);
+    core->phase = CORE_STOPPING;
+    core->loader = loader_free(core->loader);
+}
+
+void core_join(struct core *core)
+{
+    core->loader = loader_free(core->loader);
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        core->workers[i] = worker_free(core->workers[i]);
+    }
+}
+
+void core_finish(struct core *core)
+{
+    core_join(core);
+    core->store = store_free(core->store);
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        core->devices[i] = device_close(core->devices[i]);
+    }
+    core->quota = quota_free(core->quota);
+    mailbox_finish(&core->mailbox);
+}
+
+/* ---- look-ups ----------------------------------------------------------------------------------
+ */
+
+struct device *core_device(const struct core *core, const char *name, struct reason *why)
+{
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        if (name[0] == '\0' || strcmp(core->devices[i]->name, name) == 0) {
+            return core->devices[i];
+        }
+    }
+    (void)reason_set(why, STATUS_NOT_FOUND, "this daemon owns no device '%s'", name);
+    return NULL;
+}
+
+int core_load(struct core *core, const struct loader_request *request, uint64_t *ret_job_id,
+              struct reason *why)
+{
+    uint64_t job_id;
+    int r = loader_start(core->loader, request, &job_id, why);
+    if (r != 0) {
+        return r;
+    }
+    core->last_job_id = num_max(core->last_job_id, job_id);
+    *ret_job_id = job_id;
+    return 0;
+}
+
+uint32_t core_in_flight(const struct core *core)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        if (core->workers[i] != NULL) {
+            struct worker_stats stats;
+            worker_stats(core->workers[i], &stats);
+            n += stats.n_in_flight;
+        }
+    }
+    return n;
+}

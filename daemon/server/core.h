@@ -1,0 +1,72 @@
+/* core.h - what the daemon holds: devices and their workers, weights, accounts, counters.
+ * Everything above (sessions, verbs, the main loop) works on it; it knows nothing of them. Main
+ * thread, but for what the members' own headers allow. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/device/device.h"
+#include "daemon/engine/quota.h"
+#include "daemon/engine/worker.h"
+#include "daemon/server/config.h"
+#include "daemon/server/mailbox.h"
+#include "daemon/weights/loader.h"
+#include "daemon/weights/store.h"
+#include "ipc/base/check.h"
+#include "ipc/base/reason.h"
+
+enum core_phase { CORE_STARTING, CORE_SERVING, CORE_DRAINING, CORE_STOPPING };
+
+struct core_counters {
+    uint64_t n_sessions;         /* HELLOs answered with WELCOME */
+    uint64_t n_sessions_refused; /* for want of quota or descriptors */
+    uint64_t n_sessions_dropped; /* hung up by us: silent, garbage, or not reading */
+    uint64_t n_messages;
+    uint64_t n_bad_messages;
+    uint64_t n_bad_framing;
+    uint64_t n_unknown_senders;
+    uint64_t n_refused; /* control requests answered with anything but OK */
+    uint64_t n_replies_held;
+    uint64_t n_replies_lost; /* whose session had gone */
+};
+
+struct core {
+    const struct config *config; /* borrowed */
+    enum core_phase phase;
+    uint64_t start_nsec;
+    struct mailbox mailbox;
+    struct quota *quota;
+    struct quota_limits limits;
+    struct store *store;
+    struct loader *loader; /* NULL once stopping */
+    struct device *devices[CONFIG_DEVICES_MAX];
+    struct worker *workers[CONFIG_DEVICES_MAX];
+    uint32_t n_devices;
+    uint64_t last_job_id; /* the loader's ids count up from 1 */
+    struct core_counters counters;
+};
+
+/* core_init() - open the devices and start the threads. On failure the core is safe to finish.
+ * Return: 0, negative errno, or the device's status. */
+int core_init(struct core *core, const struct config *config, struct reason *why) GD_MUST_CHECK;
+
+/* core_drain() - refuse new requests from now on. core_stop() - also cancel what the loader does.
+ */
+void core_drain(struct core *core);
+void core_stop(struct core *core);
+/* core_join() - end the workers: afterwards no callback posts into the mailbox any more. */
+void core_join(struct core *core);
+void core_finish(struct core *core);
+
+/* core_device() - by name; "" is the first. NULL with a NOT_FOUND sentence. */
+struct device *core_device(const struct core *core, const char *name, struct reason *why);
+
+/* core_load() - queue a load and remember its id. */
+int core_load(struct core *core, const struct loader_request *request, uint64_t *ret_job_id,
+              struct reason *why) GD_MUST_CHECK;
+
+uint32_t
+core_in_flight(const struct core *core); /* requests accepted and unfinished, over all workers */
+const char *core_phase_name(enum core_phase phase);
+uint64_t core_now_nsec(void); /* CLOCK_MONOTONIC */

@@ -1,0 +1,33 @@
+/* lockfile.h - the socket folder and the right to use it.
+ *
+ * Binding a ZeroMQ ipc:// path that another process uses succeeds and silently takes its traffic
+ * away, so one daemon alone may touch the sockets of a folder: the one that holds an exclusive
+ * flock() on the file "lock" in it. The kernel drops the lock with the process, however that ends,
+ * so a lock is never stale. */
+#pragma once
+
+#include <sys/stat.h>
+
+#include "daemon/server/config.h"
+#include "ipc/base/check.h"
+#include "ipc/base/reason.h"
+
+struct lockfile {
+    int fd; /* owned, holds the lock */
+    char session_path[CONFIG_DIR_BYTES];
+    char control_path[CONFIG_DIR_BYTES];
+};
+
+#define LOCKFILE_NULL ((struct lockfile){.fd = -1})
+
+/* lockfile_take() - make the folder if it is absent (0700, or 0750 when socket_mode has group
+ * bits), check that it is a folder of this user, lock it, and check that nothing but a socket lies
+ * at the socket paths. Deletes nothing. Return: 0, negative errno, or STATUS_INVALID_ARGUMENT (path
+ * too long, not a folder), STATUS_PERMISSION (another user's), STATUS_EXISTS (another daemon runs;
+ * something that is not a socket is in the way). */
+int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode,
+                  struct reason *why) GD_MUST_CHECK;
+
+/* lockfile_finish() - remove the sockets, then let go of the lock; the empty lock file stays, since
+ * removing it would let two daemons lock two different files. Safe on LOCKFILE_NULL. */
+void lockfile_finish(struct lockfile *lockfile);

@@ -1,0 +1,142 @@
+/* log_sink.c - see log_sink.h. The levels are one word each, so that a reload may change them under
+ * running threads; the topics' names are fixed. A line is one write(), so that lines of threads do
+ * not mix. */
+#include "daemon/server/log_sink.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ipc/base/num.h"
+
+#define LINE_BYTES 1024u
+
+static const char *const topics[] = {"device",  "loader",  "store",  "engine", "sched",
+                                     "session", "control", "server", "other"};
+#define I_OTHER (ARRAY_LENGTH(topics) - 1)
+
+static _Atomic int levels[ARRAY_LENGTH(topics)];
+static bool is_journal;
+
+static const char *const level_names[] = {
+    [LOG_LEVEL_ERROR] = "error", [LOG_LEVEL_WARNING] = "warning", [LOG_LEVEL_NOTICE] = "notice",
+    [LOG_LEVEL_INFO] = "info",   [LOG_LEVEL_DEBUG] = "debug",
+};
+static const int syslog_priorities[] = {
+    [LOG_LEVEL_ERROR] = 3, [LOG_LEVEL_WARNING] = 4, [LOG_LEVEL_NOTICE] = 5,
+    [LOG_LEVEL_INFO] = 6,  [LOG_LEVEL_DEBUG] = 7,
+};
+
+static uint32_t topic_index(const char *topic)
+{
+    for (uint32_t i = 0; i < I_OTHER; i++) {
+        if (strcmp(topics[i], topic) == 0) {
+            return i;
+        }
+    }
+    return I_OTHER;
+}
+
+static int level_parse(const char *text)
+{
+    for (uint32_t i = 0; i < ARRAY_LENGTH(level_names); i++) {
+        if (strcmp(level_names[i], text) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static int word_apply(char *word, int *wanted, struct reason *why)
+{
+    char *colon = strchr(word, ':');
+    const char *level_text = colon != NULL ? colon + 1 : word;
+    int level = level_parse(level_text);
+    if (level < 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "log: '%.32s' is none of error, warning, notice, info, debug",
+                          level_text);
+    }
+    if (colon == NULL || strncmp(word, "*:", 2) == 0) {
+        for (uint32_t i = 0; i < ARRAY_LENGTH(topics); i++) {
+            wanted[i] = level;
+        }
+        return 0;
+    }
+    *colon = '\0';
+    uint32_t i_topic = topic_index(word);
+    if (i_topic == I_OTHER && strcmp(word, topics[I_OTHER]) != 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "log: there is no topic '%.32s'", word);
+    }
+    wanted[i_topic] = level;
+    return 0;
+}
+
+int log_sink_levels(const char *spec, struct reason *why)
+{
+    char words[256];
+    int wanted[ARRAY_LENGTH(topics)];
+    for (uint32_t i = 0; i < ARRAY_LENGTH(topics); i++) {
+        wanted[i] = LOG_LEVEL_INFO;
+    }
+    if ((size_t)snprintf(words, sizeof(words), "%s", spec) >= sizeof(words)) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "log: over %zu bytes", sizeof(words) - 1);
+    }
+    char *rest = words;
+    for (char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
+        int r = word[0] != '\0' ? word_apply(word, wanted, why) : 0;
+        if (r != 0) {
+            return r;
+        }
+    }
+    for (uint32_t i = 0; i < ARRAY_LENGTH(topics); i++) {
+        atomic_store_explicit(&levels[i], wanted[i], memory_order_relaxed);
+    }
+    return 0;
+}
+
+static void sink(enum log_level level, const char *topic, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+static void sink(enum log_level level, const char *topic, const char *format, va_list args)
+{
+    uint32_t i_topic = topic_index(topic);
+    if ((int)level > atomic_load_explicit(&levels[i_topic], memory_order_relaxed)) {
+        return;
+    }
+    char line[LINE_BYTES];
+    int n = is_journal ? snprintf(line, sizeof(line), "<%d>%s: ", syslog_priorities[level], topic)
+                       : snprintf(line, sizeof(line), "gemmd: %s: %s: ", level_names[level], topic);
+    size_t n_bytes = (size_t)n;
+    n = vsnprintf(line + n_bytes, sizeof(line) - n_bytes, format, args);
+    n_bytes = num_min(n_bytes + (n > 0 ? (size_t)n : 0), sizeof(line) - 2);
+    line[n_bytes++] = '\n';
+    ssize_t ignored = write(STDERR_FILENO, line, n_bytes); /* nobody is left to hear of a failure */
+    (void)ignored;
+}
+
+void log_sink_install(void)
+{
+    is_journal = getenv("JOURNAL_STREAM") != NULL;
+    log_set_sink(sink);
+}
+
+bool log_allows(struct log_rate *rate, uint32_t n_per_second, uint64_t now_nsec)
+{
+    uint64_t second = now_nsec / 1000000000u;
+    if (second != rate->second) {
+        if (rate->n_suppressed > 0) {
+            log_write(LOG_LEVEL_WARNING, "server", "%ju similar lines were left out",
+                      (uintmax_t)rate->n_suppressed);
+        }
+        *rate = (struct log_rate){.second = second};
+    }
+    if (rate->n_lines >= n_per_second) {
+        rate->n_suppressed++;
+        return false;
+    }
+    rate->n_lines++;
+    return true;
+}

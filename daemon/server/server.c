@@ -1,0 +1,438 @@
+/* server.c - see server.h.
+ *
+ * One thread runs everything here: sd-event with the session socket, the ZeroMQ descriptor, the
+ * mailbox that workers post to, signals and one timer. ZeroMQ's descriptor is edge-triggered and
+ * any call on the socket may swallow an edge, so the control socket is pumped in a post source,
+ * after every turn of the loop that did anything; the descriptor's own source only wakes the loop.
+ *
+ * Life: lock, core, models (the loop runs already, so that a signal is heard), probe, sockets,
+ * READY; then until SIGTERM or SIGINT: nothing new is taken, what is in flight ends, replies are
+ * flushed, all within drain_timeout_msec; a second signal skips the waiting. SIGHUP is logged and
+ * changes nothing. */
+#include "daemon/server/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+
+#include "daemon/server/accept_guard.h"
+#include "daemon/server/control.h"
+#include "daemon/server/core.h"
+#include "daemon/server/lockfile.h"
+#include "daemon/server/log_sink.h"
+#include "daemon/server/probe.h"
+#include "daemon/server/reception.h"
+#include "daemon/server/startup.h"
+#include "ipc/base/error.h"
+#include "ipc/base/log.h"
+
+#define MESSAGES_A_TURN 64u
+#define TICK_USEC       10000u
+#define LINGER_MSEC     500 /* for ZeroMQ to hand the last replies to the kernel */
+#define TICKS_A_NOTIFY  100u
+
+struct server {
+    const struct config *config; /* borrowed */
+    enum exit_code exit_code;
+    char dir[CONFIG_DIR_BYTES];
+    struct lockfile lockfile;
+    sd_event *event;
+    struct core core;
+    struct reception reception;
+    struct control control;
+    struct startup startup;
+    struct probe probe;
+    sd_event_source *more_source; /* defer: messages may wait in the control socket */
+    sd_event_source *tick_source; /* on while loading, holding replies, or stopping */
+    uint32_t n_ticks;
+    uint64_t stop_deadline_nsec;
+};
+
+/* Say why, and leave the loop with that code. */
+static void server_end(struct server *server, enum exit_code code)
+{
+    if (server->exit_code == EXIT_CODE_DONE) {
+        server->exit_code = code;
+    }
+    (void)sd_event_exit(server->event, 0);
+}
+
+static enum exit_code code_of(int r)
+{
+    switch (r > 0 ? status_category(r) : STATUS_CATEGORY_INTERNAL) {
+    case STATUS_CATEGORY_INTERNAL:
+    case STATUS_CATEGORY_DEVICE:
+        return EXIT_CODE_FAILED;
+    default:
+        return EXIT_CODE_REFUSED;
+    }
+}
+
+/* One line for a start that did not work, whatever kind of failure it was. */
+static enum exit_code tell_failure(int r, const struct reason *why, const char *what)
+{
+    char trail[256];
+    error_trail(trail, sizeof(trail));
+    if (r > 0) {
+        log_write(LOG_LEVEL_ERROR, "server", "%s", why->text);
+    } else {
+        log_write(LOG_LEVEL_ERROR, "server", "%s: %s (%s)", what, strerror(-r), trail);
+    }
+    return code_of(r);
+}
+
+static void tick_on(struct server *server)
+{
+    (void)sd_event_source_set_time_relative(server->tick_source, TICK_USEC);
+    (void)sd_event_source_set_enabled(server->tick_source, SD_EVENT_ONESHOT);
+}
+
+/* ---- becoming ready ----------------------------------------------------------------------------
+ */
+
+static int open_sockets(struct server *server)
+{
+    mode_t mode = (mode_t)server->config->socket_mode;
+    int r = control_open(&server->control, server->lockfile.control_path, mode);
+    if (r != 0) {
+        return r;
+    }
+    return reception_open(&server->reception, server->lockfile.session_path, mode);
+}
+
+static int on_zmq(GD_UNUSED sd_event_source *source, GD_UNUSED int fd, GD_UNUSED uint32_t events,
+                  GD_UNUSED void *userdata)
+{
+    return 0; /* the post source does the work */
+}
+
+static void serve(struct server *server)
+{
+    int r = open_sockets(server);
+    if (r == 0) {
+        r = sd_event_add_io(server->event, NULL, sock_fd(&server->control.sock), EPOLLIN, on_zmq,
+                            NULL);
+    }
+    if (r < 0) {
+        server_end(server, tell_failure(r, NULL, "cannot open the sockets"));
+        return;
+    }
+    server->core.phase = CORE_SERVING;
+    log_write(LOG_LEVEL_NOTICE, "server", "gemmd " GEMMD_VERSION " serves on '%s'", server->dir);
+    (void)sd_notify(0, "READY=1\nSTATUS=serving");
+}
+
+static void begin_probe(struct server *server)
+{
+    struct reason why = REASON_NULL;
+    bool is_under_way = false;
+    int r = probe_begin(&server->probe, &server->core, &is_under_way, &why);
+    if (r != 0) {
+        server_end(server, tell_failure(r, &why, "cannot probe the device"));
+        return;
+    }
+    if (!is_under_way) {
+        serve(server);
+    }
+}
+
+static void on_probe_reply(struct server *server, const struct request_result *result)
+{
+    probe_finish(&server->probe);
+    if (server->core.phase != CORE_STARTING) {
+        return;
+    }
+    if (result->status != STATUS_OK) {
+        log_write(LOG_LEVEL_ERROR, "server", "the probe failed: %s", result->text);
+        server_end(server, EXIT_CODE_FAILED);
+        return;
+    }
+    serve(server);
+}
+
+static void notify_loading(const struct server *server)
+{
+    char step[192];
+    startup_describe(&server->startup, step, sizeof(step));
+    (void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=%s", step);
+}
+
+static void poll_startup(struct server *server)
+{
+    struct reason why = REASON_NULL;
+    int r = startup_poll(&server->startup, &why);
+    if (r == -EAGAIN) {
+        if (server->n_ticks++ % TICKS_A_NOTIFY == 0) {
+            notify_loading(server);
+        }
+        tick_on(server);
+        return;
+    }
+    if (r != 0) {
+        server_end(server, tell_failure(r, &why, "cannot load"));
+        return;
+    }
+    begin_probe(server);
+}
+
+/* ---- stopping ----------------------------------------------------------------------------------
+ */
+
+static void poll_stop(struct server *server)
+{
+    bool is_quiet = core_in_flight(&server->core) == 0 && control_is_quiet(&server->control);
+    if (is_quiet || core_now_nsec() >= server->stop_deadline_nsec) {
+        server_end(server, EXIT_CODE_DONE);
+        return;
+    }
+    tick_on(server);
+}
+
+static void begin_stop(struct server *server)
+{
+    bool was_starting = server->core.phase == CORE_STARTING;
+    (void)sd_notify(0, "STOPPING=1\nSTATUS=finishing what is in flight");
+    core_stop(&server->core);
+    server->stop_deadline_nsec = core_now_nsec() + server->config->drain_timeout_msec * 1000000u;
+    if (was_starting) {
+        server_end(server, EXIT_CODE_DONE);
+        return;
+    }
+    poll_stop(server);
+}
+
+static int on_signal(GD_UNUSED sd_event_source *source, const struct signalfd_siginfo *info,
+                     void *userdata)
+{
+    struct server *server = userdata;
+    if (info->ssi_signo == SIGHUP) {
+        log_write(LOG_LEVEL_NOTICE, "server",
+                  "SIGHUP changes nothing; restart to read the file again");
+        return 0;
+    }
+    bool is_second = server->core.phase == CORE_STOPPING;
+    log_write(LOG_LEVEL_NOTICE, "server", "signal %u: stopping%s", info->ssi_signo,
+              is_second ? " at once" : "");
+    if (is_second) {
+        server_end(server, EXIT_CODE_DONE);
+        return 0;
+    }
+    begin_stop(server);
+    return 0;
+}
+
+static int on_tick(GD_UNUSED sd_event_source *source, GD_UNUSED uint64_t usec, void *userdata)
+{
+    struct server *server = userdata;
+    if (server->core.phase == CORE_STARTING) {
+        poll_startup(server);
+        return 0;
+    }
+    control_flush(&server->control);
+    if (server->core.phase == CORE_STOPPING) {
+        poll_stop(server);
+    }
+    return 0;
+}
+
+/* ---- news and messages -------------------------------------------------------------------------
+ */
+
+static void on_letter(struct server *server, const struct mail *mail)
+{
+    switch (mail->kind) {
+    case MAIL_REPLY:
+        if (mail->session_id == PROBE_SESSION_ID) {
+            on_probe_reply(server, &mail->result);
+            return;
+        }
+        control_on_reply(&server->control, mail->session_id, &mail->result);
+        return;
+    case MAIL_DETACHED:
+        reception_on_detached(&server->reception, mail->session_id);
+        return;
+    case MAIL_FATAL:
+        log_write(LOG_LEVEL_ERROR, "server", "a device is lost: %s", mail->result.text);
+        server_end(server, EXIT_CODE_FAILED);
+        return;
+    }
+}
+
+static void read_mailbox(struct server *server)
+{
+    struct list letters;
+    list_init(&letters);
+    int r = mailbox_take(&server->core.mailbox, &letters);
+    for (struct list *node; (node = list_pop(&letters)) != NULL;) {
+        struct mail *mail = LIST_OWNER(node, struct mail, in_box);
+        on_letter(server, mail);
+        free(mail);
+    }
+    if (r < 0) {
+        server_end(server, tell_failure(r, NULL, "news of a worker is lost"));
+    }
+}
+
+static int on_mail(GD_UNUSED sd_event_source *source, GD_UNUSED int fd, GD_UNUSED uint32_t events,
+                   void *userdata)
+{
+    read_mailbox(userdata);
+    return 0;
+}
+
+static int on_more(GD_UNUSED sd_event_source *source, GD_UNUSED void *userdata)
+{
+    return 0; /* the turn itself is what was wanted: the post source follows */
+}
+
+static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
+{
+    struct server *server = userdata;
+    if (control_pump(&server->control, MESSAGES_A_TURN)) {
+        (void)sd_event_source_set_enabled(server->more_source, SD_EVENT_ONESHOT);
+    }
+    if (server->control.n_holding > 0 && server->core.phase < CORE_STOPPING) {
+        int enabled = SD_EVENT_OFF;
+        (void)sd_event_source_get_enabled(server->tick_source, &enabled);
+        if (enabled == SD_EVENT_OFF) {
+            tick_on(server);
+        }
+    }
+    return 0;
+}
+
+static void on_overflow(void *arg, struct session *session)
+{
+    reception_close_session(arg, session, "it does not read its replies");
+}
+
+/* ---- set-up and tear-down ----------------------------------------------------------------------
+ */
+
+static int add_signals(struct server *server)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    for (uint32_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        int r = sd_event_add_signal(server->event, NULL, signals[i], on_signal, server);
+        if (r < 0) {
+            return err_raise(r);
+        }
+    }
+    return 0;
+}
+
+static int add_sources(struct server *server)
+{
+    sd_event *event = server->event;
+    sd_event_source *mail_source = NULL;
+    int r = add_signals(server);
+    if (r == 0) {
+        r = sd_event_add_io(event, &mail_source, server->core.mailbox.event_fd, EPOLLIN, on_mail,
+                            server);
+    }
+    if (r >= 0) {
+        /* Before the control socket, so that undelivered news stay bounded by what is in flight. */
+        r = sd_event_source_set_priority(mail_source, SD_EVENT_PRIORITY_IMPORTANT);
+        (void)sd_event_source_set_floating(mail_source, 1);
+        (void)sd_event_source_unref(mail_source);
+    }
+    r = r < 0 ? r : sd_event_add_post(event, NULL, on_turn, server);
+    r = r < 0 ? r : sd_event_add_defer(event, &server->more_source, on_more, NULL);
+    r = r < 0 ? r
+              : sd_event_add_time_relative(event, &server->tick_source, CLOCK_MONOTONIC, 0, 1,
+                                           on_tick, server);
+    return r < 0 ? err_raise(r) : 0;
+}
+
+static void block_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set,
+                      NULL); /* threads inherit it: signals come to the loop alone */
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static int set_up(struct server *server, struct reason *why)
+{
+    int r = accept_guard_init();
+    r = r != 0 ? r
+               : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
+                               why);
+    r = r != 0 ? r : sd_event_new(&server->event);
+    r = r < 0 || r > 0 ? r : core_init(&server->core, server->config, why);
+    if (r != 0) {
+        return r;
+    }
+    server->startup.core = &server->core;
+    reception_init(&server->reception, &server->core, server->event);
+    r = control_init(&server->control, &server->core, &server->reception.table);
+    server->control.on_overflow = on_overflow;
+    server->control.arg = &server->reception;
+    return r != 0 ? r : add_sources(server);
+}
+
+/* The workers end first; what they had to say then is still told; then sockets, sessions, the rest.
+ */
+static void tear_down(struct server *server)
+{
+    bool is_set_up = server->core.config != NULL;
+    if (is_set_up) {
+        core_join(&server->core);
+    }
+    if (server->control.sock.socket != NULL) {
+        read_mailbox(server);
+        control_flush(&server->control);
+        sock_linger(&server->control.sock, LINGER_MSEC);
+    }
+    control_finish(&server->control);
+    probe_finish(&server->probe);
+    if (server->reception.core != NULL) {
+        reception_finish(&server->reception);
+    }
+    if (is_set_up) {
+        core_finish(&server->core);
+    }
+    (void)sd_event_source_unref(server->more_source);
+    (void)sd_event_source_unref(server->tick_source);
+    (void)sd_event_unref(server->event);
+    lockfile_finish(&server->lockfile);
+    accept_guard_finish();
+}
+
+enum exit_code server_run(const struct config *config)
+{
+    struct reason why = REASON_NULL;
+    struct server *server =
+        calloc(1, sizeof(*server)); /* the session table is too big for a stack */
+    if (server == NULL) {
+        return EXIT_CODE_FAILED;
+    }
+    server->config = config;
+    server->lockfile = LOCKFILE_NULL;
+    if (config->socket_dir[0] != '\0') {
+        memcpy(server->dir, config->socket_dir, sizeof(server->dir));
+    } else {
+        config_default_socket_dir(server->dir, sizeof(server->dir));
+    }
+    block_signals();
+    int r = set_up(server, &why);
+    if (r == 0) {
+        r = sd_event_loop(server->event);
+    }
+    if (r < 0 || why.status != 0) {
+        server->exit_code = tell_failure(r, &why, "gemmd cannot run");
+    }
+    tear_down(server);
+    enum exit_code code = server->exit_code;
+    free(server);
+    return code;
+}

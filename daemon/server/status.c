@@ -1,0 +1,237 @@
+/* status.c - see status.h. json_pack() gives NULL when anything in it was NULL, so that one check
+ * at the end notices every failed allocation on the way. */
+#include "daemon/server/status.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/server/accept_guard.h"
+#include "ipc/base/num.h"
+#include "ipc/side.h"
+
+#define JOBS_SHOWN 16u
+
+static double seconds(uint64_t nsec)
+{
+    return (double)nsec / 1e9;
+}
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+/* ---- devices -----------------------------------------------------------------------------------
+ */
+
+static json_t *rows_histogram(const struct worker_stats *stats)
+{
+    static const char *const names[WORKER_BATCH_BUCKETS] = {"1",    "2",     "3-4",   "5-8",
+                                                            "9-16", "17-32", "33-64", "more"};
+    json_t *object = json_object();
+    for (uint32_t i = 0; i < WORKER_BATCH_BUCKETS; i++) {
+        if (json_object_set_new(object, names[i], integer(stats->launches_by_rows[i])) < 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *last_ok(const struct worker_stats *stats)
+{
+    return stats->last_ok_nsec == 0 ? json_null()
+                                    : json_real(seconds(core_now_nsec() - stats->last_ok_nsec));
+}
+
+static json_t *worker_object(struct worker *worker)
+{
+    struct worker_stats stats;
+    worker_stats(worker, &stats);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:i, s:i, s:o}",
+        "requests", integer(stats.n_requests), "ok", integer(stats.n_ok), "refused",
+        integer(stats.n_refused), "cancelled", integer(stats.n_cancelled), "timed_out",
+        integer(stats.n_timed_out), "failed", integer(stats.n_failed), "rows",
+        integer(stats.n_rows), "launches", integer(stats.n_launches), "shared_launches",
+        integer(stats.n_shared_launches), "launches_by_rows", rows_histogram(&stats),
+        "busy_seconds", seconds(stats.busy_nsec), "queue_seconds", seconds(stats.queue_nsec),
+        "sleeps", integer(stats.n_sleeps), "corrupt_lanes", integer(stats.n_corrupt_lanes),
+        "in_flight", (int)stats.n_in_flight, "lanes", (int)stats.n_lanes, "last_ok_seconds_ago",
+        last_ok(&stats));
+}
+
+static json_t *device_object(const struct core *core, uint32_t i)
+{
+    const struct device *device = core->devices[i];
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:o}", "index", (int)i, "name", device->name,
+                     "kind", device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
+                     device->description, "threads", (int)device->n_threads, "worker",
+                     worker_object(core->workers[i]));
+}
+
+static json_t *device_array(const struct core *core)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        if (json_array_append_new(array, device_object(core, i)) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+/* ---- models and jobs ---------------------------------------------------------------------------
+ */
+
+static json_t *model_object(const struct msg_model *model)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s}", "name", model->name,
+                     "path", model->path, "device", model->device, "state", model->state,
+                     "generation", integer(model->generation), "weights", (int)model->n_weights,
+                     "packed_bytes", integer(model->packed_bytes), "load_seconds",
+                     model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
+                     dtype_name(model->act_dtype));
+}
+
+static json_t *model_array(const struct core *core)
+{
+    struct msg_model *models = NULL;
+    uint32_t n = 0;
+    if (store_list_models(core->store, &models, &n) != 0) {
+        return NULL;
+    }
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < n && array != NULL; i++) {
+        if (json_array_append_new(array, model_object(&models[i])) < 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    }
+    free(models);
+    return array;
+}
+
+static json_t *resident_object(const struct core *core)
+{
+    struct store_totals totals;
+    store_totals(core->store, &totals);
+    return json_pack("{s:o, s:o, s:o, s:o}", "models", integer(totals.n_models), "weights",
+                     integer(totals.n_weights), "packed_bytes", integer(totals.packed_bytes),
+                     "retired_bytes", integer(totals.retired_bytes));
+}
+
+static json_t *job_object(const struct msg_job *job)
+{
+    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s, s:s}", "id", integer(job->job_id), "kind",
+                     job->kind, "state", job->state, "step", job->step, "done_bytes",
+                     integer(job->done_bytes), "total_bytes", integer(job->total_bytes), "status",
+                     status_name(job->status), "text", job->text);
+}
+
+/* The latest jobs, newest first; those the loader has forgotten are left out. */
+static json_t *job_array(const struct core *core)
+{
+    json_t *array = json_array();
+    uint64_t n = core->loader != NULL ? num_min(core->last_job_id, JOBS_SHOWN) : 0;
+    for (uint64_t i = 0; i < n && array != NULL; i++) {
+        struct msg_reply holder = {.body = MSG_BODY_JOB};
+        if (loader_status(core->loader, core->last_job_id - i, &holder.job, NULL) != 0) {
+            continue;
+        }
+        if (json_array_append_new(array, job_object(&holder.job)) < 0) {
+            json_decref(array);
+            array = NULL;
+        }
+        msg_reply_finish(&holder);
+    }
+    return array;
+}
+
+/* ---- sessions and limits -----------------------------------------------------------------------
+ */
+
+static json_t *session_object(const struct session *session)
+{
+    static const char *const states[] = {"new", "live", "refused", "closing"};
+    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:i, s:o, s:i, s:i, s:i}", "id",
+                     integer(session->id), "uid", integer(session->peer.uid), "pid",
+                     integer((uint64_t)session->peer.pid), "name", session->name, "state",
+                     states[session->state], "buffers", (int)buffers_count(session->buffers),
+                     "buffer_bytes", integer(buffers_bytes(session->buffers)), "lanes",
+                     (int)session->n_lanes, "requests", (int)session->replies.n_pending,
+                     "unsent_replies", (int)session->replies.n_unsent);
+}
+
+static json_t *session_array(const struct session_table *table)
+{
+    json_t *array = json_array();
+    list_for_each (node, &table->all) {
+        const struct session *session = LIST_OWNER(node, struct session, in_all);
+        if (json_array_append_new(array, session_object(session)) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *quota_object(const struct core *core)
+{
+    static const char *const names[QUOTA_KINDS] = {[QUOTA_SESSIONS] = "sessions",
+                                                   [QUOTA_BUFFERS] = "buffers",
+                                                   [QUOTA_BYTES] = "buffer_bytes",
+                                                   [QUOTA_FDS] = "fds"};
+    uint64_t held[QUOTA_KINDS];
+    uint32_t n_accounts;
+    quota_totals(core->quota, held, &n_accounts);
+    json_t *object = json_pack("{s:i}", "users", (int)n_accounts);
+    for (uint32_t i = 0; i < QUOTA_KINDS; i++) {
+        json_t *row =
+            json_pack("{s:o, s:o, s:o}", "held", integer(held[i]), "user_limit",
+                      integer(core->limits.per_user[i]), "limit", integer(core->limits.total[i]));
+        if (json_object_set_new(object, names[i], row) < 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+static json_t *fd_object(void)
+{
+    return json_pack("{s:o, s:o, s:o}", "used", integer(accept_guard_used()), "limit",
+                     integer(accept_guard_limit()), "shed", integer(accept_guard_shed()));
+}
+
+static json_t *counter_object(const struct core_counters *counters)
+{
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sessions",
+        integer(counters->n_sessions), "sessions_refused", integer(counters->n_sessions_refused),
+        "sessions_dropped", integer(counters->n_sessions_dropped), "messages",
+        integer(counters->n_messages), "bad_messages", integer(counters->n_bad_messages),
+        "bad_framing", integer(counters->n_bad_framing), "unknown_senders",
+        integer(counters->n_unknown_senders), "refused", integer(counters->n_refused),
+        "replies_held", integer(counters->n_replies_held), "replies_lost",
+        integer(counters->n_replies_lost));
+}
+
+char *status_document(const struct core *core, const struct session_table *table)
+{
+    json_t *document = json_pack(
+        "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+        GEMMD_VERSION, "protocol", (int)SIDE_VERSION_MAX, "pid", (int)getpid(), "uptime_seconds",
+        seconds(core_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
+        "devices", device_array(core), "models", model_array(core), "resident",
+        resident_object(core), "jobs", job_array(core), "sessions", session_array(table), "quotas",
+        quota_object(core), "fds", fd_object(), "counters", counter_object(&core->counters));
+    if (document == NULL) {
+        return NULL;
+    }
+    char *text = json_dumps(document, JSON_COMPACT);
+    json_decref(document);
+    return text;
+}

@@ -1,0 +1,187 @@
+/* verbs_gemm.c - the portable submit path, and the reasons for kernels. */
+#include "daemon/server/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gk/gk.h"
+#include "ipc/base/error.h"
+#include "ipc/base/num.h"
+
+static const uint32_t standard_m[] = {1, 2, 4, 8, 16, 32, 64};
+
+/* ---- submit and cancel -------------------------------------------------------------------------
+ */
+
+/* The worker of the device that the weight lies on. */
+static int find_worker(const struct call *call, uint64_t weight_id, struct worker **ret_worker,
+                       struct reason *why)
+{
+    struct weight *weight = store_acquire(call->core->store, weight_id);
+    if (weight == NULL) {
+        return reason_set(why, STATUS_NOT_FOUND, "no weight with id %ju is resident",
+                          (uintmax_t)weight_id);
+    }
+    *ret_worker = call->core->workers[weight->device->index];
+    weight_unref(weight);
+    return 0;
+}
+
+int verb_submit(struct call *call, struct reason *why)
+{
+    struct replies *replies = &call->session->replies;
+    struct request_desc desc = call->request->submit;
+    desc.op = REQUEST_OP_GEMM;
+    if (replies_is_pending(replies, call->request->request_id, desc.request_id)) {
+        return reason_set(why, STATUS_EXISTS, "request %ju is in flight already",
+                          (uintmax_t)desc.request_id);
+    }
+    struct worker *worker = NULL;
+    int r = find_worker(call, desc.weight_id, &worker, why);
+    if (r != 0) {
+        return r;
+    }
+    r = replies_add_pending(replies, call->request->request_id, desc.request_id, call->route);
+    if (r != 0) {
+        return r;
+    }
+    struct worker_client client = session_as_client(call->session);
+    r = worker_submit(worker, &client, &desc, why);
+    if (r != 0) {
+        free(replies_take_pending(replies, desc.request_id));
+        return r;
+    }
+    call->is_deferred = true;
+    return 0;
+}
+
+int verb_cancel(struct call *call, struct reason *why)
+{
+    uint64_t request_id = call->request->cancel_request_id;
+    if (!replies_has_request(&call->session->replies, request_id)) {
+        return reason_set(why, STATUS_NOT_FOUND, "request %ju is not in flight on this path",
+                          (uintmax_t)request_id);
+    }
+    for (uint32_t i = 0; i < call->core->n_devices; i++) {
+        worker_cancel(call->core->workers[i], call->session->id, request_id);
+    }
+    return 0;
+}
+
+/* ---- explain -----------------------------------------------------------------------------------
+ */
+
+/* Types of the model's own: what most clients use. */
+static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
+{
+    return (struct gk_problem){
+        .desc = weight->desc,
+        .layout = weight->layout,
+        .m = (uint32_t)num_min(m, GK_BATCH_ROWS_MAX),
+        .x_dtype = weight->act_dtype,
+        .y_dtype = weight->act_dtype,
+    };
+}
+
+/* More rows than one launch takes are cut into chunks. */
+static double predict(const struct gk_kernel *kernel, const struct weight *weight, uint32_t m)
+{
+    struct gk_problem whole = problem_of(weight, GK_BATCH_ROWS_MAX);
+    uint32_t n_threads = weight->device->n_threads;
+    double usec = 0;
+    if (m >= GK_BATCH_ROWS_MAX) {
+        usec = (m / GK_BATCH_ROWS_MAX) * kernel->predicted_usec(&whole, n_threads);
+    }
+    if (m % GK_BATCH_ROWS_MAX != 0) {
+        struct gk_problem rest = problem_of(weight, m % GK_BATCH_ROWS_MAX);
+        usec += kernel->predicted_usec(&rest, n_threads);
+    }
+    return usec;
+}
+
+static void explain_other(const struct gk_kernel *kernel, const struct weight *weight,
+                          const struct msg_choice *choice, struct msg_declined *ret_declined)
+{
+    struct gk_problem problem = problem_of(weight, choice->m);
+    struct reason why = REASON_NULL;
+    (void)snprintf(ret_declined->kernel, sizeof(ret_declined->kernel), "%s", kernel->name);
+    if (kernel->device_kind != weight->device->ops->kind) {
+        (void)reason_set(&why, STATUS_UNSUPPORTED, "it is for another kind of device");
+    } else if (kernel->can_implement(&problem, &why) == 0) {
+        (void)reason_set(&why, STATUS_OK, "it could, and is not preferred: %.1f us predicted",
+                         predict(kernel, weight, choice->m));
+    }
+    (void)snprintf(ret_declined->reason, sizeof(ret_declined->reason), "%s", why.text);
+}
+
+static int explain_one(const struct weight *weight, uint32_t m, struct msg_choice *choice,
+                       struct reason *why)
+{
+    struct gk_problem problem = problem_of(weight, m);
+    const struct gk_kernel *chosen;
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    int r = gk_select(&problem, &chosen, why);
+    if (r != 0) {
+        return r;
+    }
+    choice->m = m;
+    choice->predicted_usec = predict(chosen, weight, m);
+    (void)snprintf(choice->kernel, sizeof(choice->kernel), "%s", chosen->name);
+    (void)snprintf(choice->tile, sizeof(choice->tile), "%s", chosen->tile);
+    choice->declined = calloc(n_kernels, sizeof(*choice->declined));
+    if (choice->declined == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        if (kernels[i] != chosen) {
+            explain_other(kernels[i], weight, choice, &choice->declined[choice->n_declined++]);
+        }
+    }
+    return 0;
+}
+
+static int explain_weight(struct call *call, const struct weight *weight, struct reason *why)
+{
+    const struct msg_explain *explain = &call->request->explain;
+    const uint32_t *m = explain->n_m != 0 ? explain->m : standard_m;
+    uint32_t n_m = explain->n_m != 0 ? explain->n_m : (uint32_t)ARRAY_LENGTH(standard_m);
+    struct msg_choice *choices = calloc(n_m, sizeof(*choices));
+    if (choices == NULL) {
+        return err_raise(-ENOMEM);
+    }
+    /* From here on the reply owns them, half-filled or not. */
+    call->reply->body = MSG_BODY_EXPLANATION;
+    call->reply->explanation.choices = choices;
+    call->reply->explanation.n_choices = n_m;
+    weight_describe(weight, &call->reply->explanation.weight);
+    for (uint32_t i = 0; i < n_m; i++) {
+        if (m[i] == 0 || m[i] > call->core->config->rows_max) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT, "m %u is not between 1 and %ju", m[i],
+                              (uintmax_t)call->core->config->rows_max);
+        }
+        int r = explain_one(weight, m[i], &choices[i], why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+int verb_explain(struct call *call, struct reason *why)
+{
+    const char *name = call->request->explain.weight;
+    int r = msg_name_check(name, "the weight's name", why);
+    if (r != 0) {
+        return r;
+    }
+    struct weight *weight = store_find(call->core->store, name);
+    if (weight == NULL) {
+        return reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", name);
+    }
+    r = explain_weight(call, weight, why);
+    weight_unref(weight);
+    return r;
+}

@@ -1,0 +1,17 @@
+/* layout.c - the table of packed layouts. */
+#include <stddef.h>
+
+#include "ipc/base/num.h"
+#include "kernels/layout/host_panel.h"
+
+static const struct gk_layout *const layouts[] = {&host_int4_layout, &host_plain_layout};
+
+const struct gk_layout *gk_layout_for(const struct gk_desc *desc, enum gk_device_kind device_kind)
+{
+    for (uint32_t i = 0; i < ARRAY_LENGTH(layouts); i++) {
+        if (layouts[i]->device_kind == device_kind && layouts[i]->fits(desc)) {
+            return layouts[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,15 @@
+/* registry_x86.c - every kernel of an x86-64 build, most preferred first: gk_select() takes the
+ * first eligible one. */
+#include "ipc/base/num.h"
+#include "kernels/host/rows.h"
+
+static const struct gk_kernel *const kernels[] = {
+    &avx512_int4_gemm_group, &avx512_plain_gemm,        &avx2_int4_gemm_group,
+    &avx2_plain_gemm,        &portable_int4_gemm_group, &portable_plain_gemm,
+};
+
+const struct gk_kernel *const *gk_kernels(uint32_t *ret_n)
+{
+    *ret_n = ARRAY_LENGTH(kernels);
+    return kernels;
+}

@@ -1,0 +1,22 @@
+/* scalar.h - one element of any floating type, at any address. */
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#include "ipc/base/dtype.h"
+#include "ipc/base/half.h"
+
+/* scalar_load() - element `index` of an array of F32, F16 or BF16, exactly. The array may be
+ * unaligned. */
+static inline float scalar_load(const void *array, enum dtype dtype, uint64_t index)
+{
+    if (dtype == DTYPE_F32) {
+        float value;
+        memcpy(&value, (const char *)array + index * sizeof(value), sizeof(value));
+        return value;
+    }
+    uint16_t bits;
+    memcpy(&bits, (const char *)array + index * sizeof(bits), sizeof(bits));
+    return dtype == DTYPE_F16 ? half_to_f32(bits) : bf16_to_f32(bits);
+}

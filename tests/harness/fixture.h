@@ -1,0 +1,58 @@
+/* fixture.h - the real daemon on a private socket folder, for tests and benches.
+ *
+ * The program is $GEMMD_BUILD_DIR/daemon/gemmd. It dies with the thread that started it
+ * (PR_SET_PDEATHSIG), so a test that fails half-way leaves no daemon behind. What goes wrong in
+ * here ends the test program with the daemon's log on stderr: a test without a daemon has nothing
+ * to say. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/include/gemmd.h"
+#include "tests/harness/safetensors_writer.h"
+
+#define FIXTURE_STOP_SECONDS  5.0
+#define FIXTURE_READY_SECONDS 20.0
+
+struct fixture {
+    struct temp_folder folder; /* sockets in "s", configuration in "conf", log in "log" */
+    char socket_dir[300];
+    char log_path[300];
+    pid_t pid; /* 0: not running */
+};
+
+struct fixture_options {
+    const char *config; /* lines `key = value`; NULL: none */
+    const char *model;  /* "NAME=PATH" to load before being ready; NULL: none */
+    uint64_t n_fds_max; /* RLIMIT_NOFILE; 0: as it is */
+};
+
+void fixture_init(struct fixture *fixture);   /* makes the folder, starts nothing */
+void fixture_finish(struct fixture *fixture); /* kills what runs, removes the folder */
+
+/* fixture_spawn() - start it and return at once. fixture_wait_ready() - until a client can open it
+ * and its model serves. fixture_start() - both. */
+void fixture_spawn(struct fixture *fixture, const struct fixture_options *options);
+void fixture_wait_ready(struct fixture *fixture, bool has_model);
+void fixture_start(struct fixture *fixture, const struct fixture_options *options);
+
+/* fixture_wait_exit() - the exit code, 256 + n after signal n, or -1 if it still ran then. */
+int fixture_wait_exit(struct fixture *fixture, double timeout_seconds);
+int fixture_stop(struct fixture *fixture);  /* SIGTERM, then as fixture_wait_exit() of 5 s */
+void fixture_kill(struct fixture *fixture); /* SIGKILL, and reap */
+bool fixture_is_running(struct fixture *fixture);
+
+/* fixture_open() - a session, or the end of the test program. */
+gemmd_client_t *fixture_open(const struct fixture *fixture, enum gemmd_path path);
+
+/* fixture_fds(), fixture_maps() - descriptors open in the daemon, and its mappings. */
+uint32_t fixture_fds(const struct fixture *fixture);
+uint32_t fixture_maps(const struct fixture *fixture);
+
+double fixture_now(void); /* seconds, CLOCK_MONOTONIC */
+void fixture_sleep(double seconds);
+/* fixture_fail() - one line and the daemon's log to stderr, then abort(). */
+void fixture_fail(const struct fixture *fixture, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));

@@ -1,0 +1,156 @@
+/* model.c - see model.h. */
+#include "tests/harness/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ipc/base/half.h"
+
+#define GPTQ_SETTINGS(group)                                                                       \
+    "{\"torch_dtype\": \"float16\", \"quantization_config\": {\"quant_method\": \"gptq\", "        \
+    "\"bits\": 4, \"group_size\": " group                                                          \
+    ", \"sym\": true, \"desc_act\": false, \"checkpoint_format\": \"gptq\"}}"
+
+uint64_t test_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state * 0x2545f4914f6cdd1dull >> 16;
+}
+
+double test_random_unit(uint64_t *state)
+{
+    return (double)(test_random(state) % 256) / 128.0 - 1.0;
+}
+
+static void need(int is_done, const char *what)
+{
+    if (!is_done) {
+        perror(what);
+        abort();
+    }
+}
+
+static void int4_init(struct gk_canonical *canonical, uint32_t n, uint32_t k, uint32_t group_size,
+                      uint64_t *random)
+{
+    const struct gk_desc desc = {.n = n,
+                                 .k = k,
+                                 .kind = GK_KIND_INT,
+                                 .bits = 4,
+                                 .group_size = group_size,
+                                 .scale_dtype = DTYPE_F16,
+                                 .is_symmetric = true};
+    need(gk_canonical_alloc(canonical, &desc) == 0, "gk_canonical_alloc");
+    for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
+        canonical->codes[i] = (uint8_t)(test_random(random) % 16);
+    }
+    uint16_t *scales = canonical->scales;
+    for (uint64_t i = 0; i < (uint64_t)gk_desc_groups(&desc) * n; i++) {
+        scales[i] = half_from_f32(0.01f + (float)(test_random(random) % 1000) * 2e-5f);
+    }
+}
+
+static void plain_init(struct gk_canonical *canonical, uint32_t n, uint32_t k, uint64_t *random)
+{
+    const struct gk_desc desc = {
+        .n = n, .k = k, .kind = GK_KIND_PLAIN, .value_dtype = DTYPE_F32, .bias_dtype = DTYPE_F32};
+    need(gk_canonical_alloc(canonical, &desc) == 0, "gk_canonical_alloc");
+    float *values = canonical->values;
+    for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
+        values[i] = (float)test_random_unit(random) * 0.1f;
+    }
+    float *bias = canonical->bias;
+    for (uint32_t i = 0; i < n; i++) {
+        bias[i] = (float)test_random_unit(random);
+    }
+}
+
+/* The file wants codes as (k, n); the canonical form has them as (n, k). */
+static void add_int4(struct tensor_file *file, const char *module,
+                     const struct gk_canonical *canonical)
+{
+    uint32_t n = canonical->desc.n;
+    uint32_t k = canonical->desc.k;
+    uint8_t *codes = malloc((size_t)n * k);
+    need(codes != NULL, "malloc");
+    for (uint32_t i_n = 0; i_n < n; i_n++) {
+        for (uint32_t i_k = 0; i_k < k; i_k++) {
+            codes[(size_t)i_k * n + i_n] = canonical->codes[(size_t)i_n * k + i_k];
+        }
+    }
+    const struct gptq_layer layer = {.name = module,
+                                     .n = n,
+                                     .k = k,
+                                     .n_scale_rows = gk_desc_groups(&canonical->desc),
+                                     .codes = codes,
+                                     .scales = canonical->scales,
+                                     .zero = 7}; /* v1 stores 8 minus one */
+    tensor_file_add_gptq(file, &layer);
+    free(codes);
+}
+
+static void add_plain(struct tensor_file *file, const char *module,
+                      const struct gk_canonical *canonical)
+{
+    char name[64];
+    const uint64_t shape[] = {canonical->desc.n, canonical->desc.k};
+    (void)snprintf(name, sizeof(name), "%s.weight", module);
+    tensor_file_add(file, name, "F32", 2, shape, canonical->values, shape[0] * shape[1] * 4);
+    (void)snprintf(name, sizeof(name), "%s.bias", module);
+    tensor_file_add(file, name, "F32", 1, shape, canonical->bias, shape[0] * 4);
+}
+
+static void write_folder(const char *path, const char *config, const struct tensor_file *file)
+{
+    char name[512];
+    need(mkdir(path, 0700) == 0, path);
+    (void)snprintf(name, sizeof(name), "%s/config.json", path);
+    write_text(name, config);
+    (void)snprintf(name, sizeof(name), "%s/model.safetensors", path);
+    tensor_file_write(file, name);
+}
+
+void test_model_write(struct test_model *model, const struct temp_folder *folder, const char *name,
+                      uint64_t seed)
+{
+    static const char *const modules[TEST_WEIGHTS] = {"layer.int4", "layer.wide", "layer.plain"};
+    uint64_t random = seed * 2 + 1;
+    (void)snprintf(model->path, sizeof(model->path), "%s", temp_path(folder, name));
+    int4_init(&model->weights[TEST_INT4].canonical, 96, 256, 128, &random);
+    int4_init(&model->weights[TEST_INT4_COLUMN].canonical, 40, 128, 128, &random);
+    plain_init(&model->weights[TEST_PLAIN].canonical, 37, 75, &random);
+    struct tensor_file file;
+    tensor_file_init(&file);
+    for (uint32_t i = 0; i < TEST_WEIGHTS; i++) {
+        model->weights[i].module = modules[i];
+        const struct gk_canonical *canonical = &model->weights[i].canonical;
+        (i == TEST_PLAIN ? add_plain : add_int4)(&file, modules[i], canonical);
+    }
+    write_folder(model->path, GPTQ_SETTINGS("128"), &file);
+    tensor_file_finish(&file);
+}
+
+void test_model_finish(struct test_model *model)
+{
+    for (uint32_t i = 0; i < TEST_WEIGHTS; i++) {
+        gk_canonical_finish(&model->weights[i].canonical);
+    }
+}
+
+void test_gptq_write(const struct temp_folder *folder, const char *name, uint32_t n, uint32_t k,
+                     uint64_t seed)
+{
+    uint64_t random = seed * 2 + 1;
+    struct gk_canonical canonical;
+    struct tensor_file file;
+    int4_init(&canonical, n, k, 128, &random);
+    tensor_file_init(&file);
+    add_int4(&file, "w", &canonical);
+    write_folder(temp_path(folder, name), GPTQ_SETTINGS("128"), &file);
+    tensor_file_finish(&file);
+    gk_canonical_finish(&canonical);
+}

@@ -1,0 +1,189 @@
+/* test-accept-guard.c - no descriptors left: the connection is shed, the caller sees ECONNABORTED,
+ * and a ZeroMQ listener lives through it (T43). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "daemon/server/accept_guard.h"
+
+#define LIMIT 64
+
+static int listen_fd;
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+static int hogs[LIMIT];
+static int n_hogs;
+
+static int set_up(void **state)
+{
+    (void)state;
+    const struct rlimit limit = {LIMIT, LIMIT};
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || accept_guard_init() != 0) {
+        return -1;
+    }
+    (void)snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "gemmd-guard-%d",
+                   (int)getpid());
+    listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (bind(listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        return -1;
+    }
+    return listen(listen_fd, 64);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    accept_guard_finish();
+    return close(listen_fd);
+}
+
+static int dial(void)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+/* Leave exactly n_free descriptors. */
+static void hog(int n_free)
+{
+    for (int fd; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) {
+        hogs[n_hogs++] = fd;
+    }
+    while (n_free-- > 0) {
+        (void)close(hogs[--n_hogs]);
+    }
+}
+
+static void unhog(void)
+{
+    while (n_hogs > 0) {
+        (void)close(hogs[--n_hogs]);
+    }
+}
+
+static void expect_hang_up(int fd)
+{
+    char byte;
+    assert_int_equal(recv(fd, &byte, 1, 0), 0);
+    (void)close(fd);
+}
+
+static void test_program_exports_its_own(void **state)
+{
+    (void)state;
+    Dl_info info;
+    void *found = dlsym(RTLD_DEFAULT, "accept4");
+    assert_non_null(found);
+    assert_true(dladdr(found, &info) != 0);
+    assert_non_null(strstr(info.dli_fname, "test-accept-guard"));
+}
+
+static void test_plenty_is_plain(void **state)
+{
+    (void)state;
+    int client = dial();
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    (void)close(client);
+    assert_int_equal(accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC), -1);
+    assert_int_equal(errno, EAGAIN);
+}
+
+static void test_none_left_sheds(void **state)
+{
+    (void)state;
+    uint64_t n_before = accept_guard_shed();
+    int client = dial();
+    hog(0);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int saved = errno;
+    unhog();
+    assert_int_equal(fd, -1);
+    assert_int_equal(saved, ECONNABORTED);
+    assert_int_equal(accept_guard_shed(), n_before + 1);
+    expect_hang_up(client);
+}
+
+static void test_headroom_is_kept(void **state)
+{
+    (void)state;
+    int client = dial();
+    hog(ACCEPT_GUARD_HEADROOM - 2);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int saved = errno;
+    unhog();
+    assert_int_equal(fd, -1);
+    assert_int_equal(saved, ECONNABORTED);
+    expect_hang_up(client);
+    client = dial();
+    hog(ACCEPT_GUARD_HEADROOM + 1);
+    fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    unhog();
+    assert_true(fd >= 0);
+    (void)close(fd);
+    (void)close(client);
+}
+
+/* Without the guard this aborts the process inside libzmq. */
+static void test_zeromq_survives(void **state)
+{
+    (void)state;
+    char endpoint[64];
+    struct sockaddr_un peer = {.sun_family = AF_UNIX};
+    (void)snprintf(endpoint, sizeof(endpoint), "ipc://@gemmd-guard-zmq-%d", (int)getpid());
+    int n =
+        snprintf(peer.sun_path + 1, sizeof(peer.sun_path) - 1, "gemmd-guard-zmq-%d", (int)getpid());
+    socklen_t n_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+    void *context = zmq_ctx_new();
+    void *router = zmq_socket(context, ZMQ_ROUTER);
+    assert_int_equal(zmq_bind(router, endpoint), 0);
+    int client = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint64_t n_before = accept_guard_shed();
+    hog(0);
+    int connected = connect(client, (struct sockaddr *)&peer, n_bytes);
+    for (int i = 0; i < 300 && accept_guard_shed() == n_before; i++) {
+        (void)usleep(10000);
+    }
+    unhog();
+    assert_int_equal(connected, 0);
+    assert_true(accept_guard_shed() > n_before);
+    (void)close(client);
+    (void)zmq_close(router);
+    (void)zmq_ctx_term(context);
+}
+
+static void test_gauges(void **state)
+{
+    (void)state;
+    assert_int_equal(accept_guard_limit(), LIMIT);
+    uint64_t n_before = accept_guard_used();
+    int fd = dup(listen_fd);
+    assert_int_equal(accept_guard_used(), n_before + 1);
+    (void)close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_program_exports_its_own), cmocka_unit_test(test_plenty_is_plain),
+        cmocka_unit_test(test_none_left_sheds),         cmocka_unit_test(test_headroom_is_kept),
+        cmocka_unit_test(test_zeromq_survives),         cmocka_unit_test(test_gauges),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

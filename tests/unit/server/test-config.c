@@ -1,0 +1,286 @@
+/* test-config.c - the option table, the file parser, and the pages that have to agree with the
+ * table. GEMMD_UPDATE=1 rewrites the pages instead of comparing them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/server/config.h"
+#include "tests/unit/server/option_pages.h"
+
+#define MAN_BEGIN ".\\\" options begin\n"
+#define MAN_END   ".\\\" options end\n"
+
+static int parse(struct config *config, const char *text, struct reason *why)
+{
+    *why = REASON_NULL;
+    config_finish(config);
+    assert_int_equal(config_init(config), 0);
+    return config_parse(config, "f.conf", text, strlen(text), why);
+}
+
+static void test_defaults_pass_their_own_rules(void **state)
+{
+    (void)state;
+    struct config config;
+    struct reason why = REASON_NULL;
+    assert_int_equal(config_init(&config), 0);
+    assert_int_equal(config_check(&config, &why), 0);
+    assert_int_equal(config.lane_entries, 256);
+    assert_int_equal(config.socket_mode, 0600);
+    assert_int_equal(config.batching, 1);
+    assert_int_equal(config.buffer_bytes_max, 256u << 20);
+    assert_string_equal(config.log, "info");
+    assert_int_equal(config.models.n, 0);
+    config_finish(&config);
+}
+
+static void test_file_is_read(void **state)
+{
+    (void)state;
+    struct config config = {0};
+    struct reason why;
+    int r = parse(&config,
+                  "# comment\n\n  rows_max=12\t\n batching = no\nmodels = a=/x y\n"
+                  "models = b=/z#1\r\nbuffer_bytes_max = 3M\nsocket_mode = 0660\n"
+                  "log = sched:debug, info",
+                  &why);
+    assert_int_equal(r, 0);
+    assert_int_equal(config.rows_max, 12);
+    assert_int_equal(config.batching, 0);
+    assert_int_equal(config.models.n, 2);
+    assert_string_equal(config.models.items[0], "a=/x y");
+    assert_string_equal(config.models.items[1], "b=/z#1");
+    assert_int_equal(config.buffer_bytes_max, 3u << 20);
+    assert_int_equal(config.socket_mode, 0660);
+    assert_string_equal(config.log, "sched:debug, info");
+    config_finish(&config);
+}
+
+static void test_faults_name_file_line_and_fault(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *sentence;
+    } cases[] = {
+        {"rows_max = 0", "f.conf:1: rows_max: 0 is not between 1 and 1048576"},
+        {"\nrows_max = 1048577", "f.conf:2: rows_max: 1048577 is not between 1 and 1048576"},
+        {"rows_max = 12x", "f.conf:1: rows_max: '12x' is not a value of type number"},
+        {"rows_max = -1", "f.conf:1: rows_max: '-1' is not a value of type number"},
+        {"rows_max =", "f.conf:1: rows_max: '' is not a value of type number"},
+        {"rows_max = 99999999999999999999", "f.conf:1: rows_max: '99999999999999999999' is"},
+        {"buffer_bytes_max = 18446744073709551615K", "f.conf:1: buffer_bytes_max: '184467"},
+        {"buffer_bytes_max = 1Q", "f.conf:1: buffer_bytes_max: '1Q' is not a value of type size"},
+        {"socket_mode = 0777", "f.conf:1: socket_mode: 0777 is not between 0600 and 0660"},
+        {"socket_mode = 0800", "f.conf:1: socket_mode: '0800' is not a value of type octal"},
+        {"batching = maybe", "f.conf:1: batching: 'maybe' is not a value of type yes or no"},
+        {"nonsense = 1", "f.conf:1: there is no option 'nonsense'"},
+        {"rows_max", "f.conf:1: 'rows_max' is not KEY = VALUE"},
+        {"rows_max = 1\n#\nrows_max = 2", "f.conf:3: rows_max was set in line 1 already"},
+        {"models =", "f.conf:1: models: an item is empty"},
+    };
+    struct config config = {0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct reason why;
+        assert_int_equal(parse(&config, cases[i].text, &why), STATUS_INVALID_ARGUMENT);
+        if (strncmp(why.text, cases[i].sentence, strlen(cases[i].sentence)) != 0) {
+            fail_msg("'%s' should say '%s' and says '%s'", cases[i].text, cases[i].sentence,
+                     why.text);
+        }
+    }
+    config_finish(&config);
+}
+
+static void test_zero_bytes_and_long_values_are_refused(void **state)
+{
+    (void)state;
+    struct config config;
+    struct reason why = REASON_NULL;
+    char text[CONFIG_TEXT_BYTES + 32] = "log = ";
+    assert_int_equal(config_init(&config), 0);
+    assert_int_equal(config_parse(&config, "f", "rows_max\0= 1", 12, &why),
+                     STATUS_INVALID_ARGUMENT);
+    memset(text + 6, 'a', CONFIG_TEXT_BYTES);
+    assert_int_equal(config_parse(&config, "f", text, strlen(text), &why), STATUS_INVALID_ARGUMENT);
+    text[6 + CONFIG_TEXT_BYTES - 1] = '\0';
+    assert_int_equal(config_parse(&config, "f", text, strlen(text), &why), 0);
+    config_finish(&config);
+}
+
+static void test_rules_between_options(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "lane_entries = 100", "socket_mode = 0620", "models = nameless",       "models = =/x",
+        "models = a=",        "admin_uids = bob",   "admin_uids = 4294967295",
+    };
+    struct config config = {0};
+    struct reason why;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(parse(&config, bad[i], &why), 0);
+        assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
+        assert_true(why.text[0] != '\0');
+    }
+    config_finish(&config);
+}
+
+static void test_lists_are_bounded_and_cleared(void **state)
+{
+    (void)state;
+    struct config config;
+    struct reason why = REASON_NULL;
+    assert_int_equal(config_init(&config), 0);
+    for (uint32_t i = 0; i < CONFIG_DEVICES_MAX; i++) {
+        assert_int_equal(config_set(&config, "devices", "host", &why), 0);
+    }
+    assert_int_equal(config_set(&config, "devices", "host", &why), STATUS_INVALID_ARGUMENT);
+    config_clear(&config, "devices");
+    assert_int_equal(config.devices.n, 0);
+    config_finish(&config);
+}
+
+static void test_administrators(void **state)
+{
+    (void)state;
+    struct config config;
+    assert_int_equal(config_init(&config), 0);
+    assert_true(config_is_admin(&config, 0));
+    assert_true(config_is_admin(&config, geteuid()));
+    assert_false(config_is_admin(&config, 54321));
+    assert_int_equal(config_set(&config, "admin_uids", "54321", NULL), 0);
+    assert_true(config_is_admin(&config, 54321));
+    config_finish(&config);
+}
+
+static void test_unreadable_files_are_named(void **state)
+{
+    (void)state;
+    struct config config;
+    struct reason why = REASON_NULL;
+    assert_int_equal(config_init(&config), 0);
+    assert_int_equal(config_load(&config, "/nonexistent/g.conf", &why), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "/nonexistent/g.conf: No such file"));
+    assert_int_equal(config_load(&config, "/dev/zero", &why), STATUS_INVALID_ARGUMENT);
+    config_finish(&config);
+}
+
+/* ---- pages ---------------------------------------------------------------------------------- */
+
+static char *page_path(const char *relative)
+{
+    char *path = NULL;
+    assert_true(asprintf(&path, "%s/%s", getenv("GEMMD_SOURCE_DIR"), relative) > 0);
+    return path;
+}
+
+/* "" for a file that is not there: it differs from every page. */
+static char *read_file(const char *path)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return strdup("");
+    }
+    ssize_t n = getdelim(&text, &n_bytes, '\0', file);
+    (void)fclose(file);
+    assert_true(n > 0);
+    return text;
+}
+
+static void check_page(const char *path, const char *wanted)
+{
+    if (getenv("GEMMD_UPDATE") != NULL) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        assert_true(fputs(wanted, file) >= 0);
+        assert_int_equal(fclose(file), 0);
+    }
+    char *found = read_file(path);
+    if (strcmp(found, wanted) != 0) {
+        fail_msg("%s differs from the option table; GEMMD_UPDATE=1 rewrites it", path);
+    }
+    free(found);
+}
+
+static void test_gemmd_conf_is_the_table(void **state)
+{
+    (void)state;
+    char *path = page_path("deploy/gemmd.conf");
+    char *wanted = option_pages_conf();
+    check_page(path, wanted);
+    free(wanted);
+    free(path);
+}
+
+static void test_gemmd_conf_parses_with_every_option_on(void **state)
+{
+    (void)state;
+    char *text = option_pages_conf();
+    uint32_t n_on = 0;
+    for (char *at = strstr(text, "\n#"); at != NULL; at = strstr(at + 1, "\n#")) {
+        char *equals = strstr(at, " =");
+        bool is_option = at[2] != ' ' && equals != NULL;
+        if (is_option && equals[2] != '\n') { /* an empty list item is no item */
+            at[1] = ' ';
+            n_on++;
+        }
+    }
+    struct config config;
+    struct reason why = REASON_NULL;
+    assert_int_equal(config_init(&config), 0);
+    if (config_parse(&config, "gemmd.conf", text, strlen(text), &why) != 0) {
+        fail_msg("%s", why.text);
+    }
+    assert_true(n_on > 15);
+    assert_int_equal(config_check(&config, &why), 0);
+    config_finish(&config);
+    free(text);
+}
+
+static void test_man_page_has_the_table(void **state)
+{
+    (void)state;
+    char *path = page_path("daemon/man/gemmd.conf.5");
+    char *page = read_file(path);
+    char *begin = strstr(page, MAN_BEGIN);
+    char *end = strstr(page, MAN_END);
+    assert_non_null(begin);
+    assert_non_null(end);
+    char *table = option_pages_man();
+    char *wanted = NULL;
+    int head_bytes = (int)(begin - page) + (int)strlen(MAN_BEGIN);
+    assert_true(asprintf(&wanted, "%.*s%s%s", head_bytes, page, table, end) > 0);
+    check_page(path, wanted);
+    free(wanted);
+    free(table);
+    free(page);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_pass_their_own_rules),
+        cmocka_unit_test(test_file_is_read),
+        cmocka_unit_test(test_faults_name_file_line_and_fault),
+        cmocka_unit_test(test_zero_bytes_and_long_values_are_refused),
+        cmocka_unit_test(test_rules_between_options),
+        cmocka_unit_test(test_lists_are_bounded_and_cleared),
+        cmocka_unit_test(test_administrators),
+        cmocka_unit_test(test_unreadable_files_are_named),
+        cmocka_unit_test(test_gemmd_conf_is_the_table),
+        cmocka_unit_test(test_gemmd_conf_parses_with_every_option_on),
+        cmocka_unit_test(test_man_page_has_the_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
