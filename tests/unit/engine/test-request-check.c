@@ -2,6 +2,7 @@
 #include "tests/unit/engine/cmocka_all.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/engine/request_check.h"

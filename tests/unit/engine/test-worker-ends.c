@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/unit/engine/worker_bench.h"
 
@@ -97,24 +98,15 @@ static void deadlines(void **state)
     desc.timeout_usec = 10000000;
     client_submit(&client, &desc);
     assert_int_equal(client_wait(&client).status, STATUS_OK);
-    /* Taken, but for a worker that is held up before it launches anything: a second gate request in
-     * the same pass of the inbox keeps it busy beyond the deadline. */
+    /* Taken, but for a worker that is held up before it launches anything: a second gate in the
+     * same pass of the inbox keeps it busy beyond the deadline. */
     gate_close(&wb);
-    struct worker_client zmq = client.identity;
     desc = desc_of(&client, 2, 1);
     desc.timeout_usec = 1000;
-    assert_int_equal(worker_submit(wb.worker, &zmq, &desc, NULL), 0);
-    struct request_desc nothing = desc_of(&client, 0, 0);
-    struct worker_client gate = {.session_id = UINT64_MAX};
-    assert_int_equal(worker_submit(wb.worker, &gate, &nothing, NULL), 0);
-    (void)pthread_mutex_lock(&wb.mutex); /* let go of the first gate, be caught by the second */
-    wb.is_gate_closed = false;
-    (void)pthread_cond_broadcast(&wb.changed);
-    while (wb.is_at_gate) {
-        (void)pthread_cond_wait(&wb.changed, &wb.mutex);
-    }
-    wb.is_gate_closed = true;
-    (void)pthread_mutex_unlock(&wb.mutex);
+    assert_int_equal(worker_submit(wb.worker, &client.identity, &desc, NULL), 0);
+    gate_send(&wb);
+    gate_open(&wb);
+    gate_wait(&wb);
     pause_msec(20);
     gate_open(&wb);
     wait_replies(&wb, 1);

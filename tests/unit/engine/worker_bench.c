@@ -25,12 +25,11 @@ const struct worker_limits worker_bench_limits = {
 
 static void wait_at_gate(struct worker_bench *wb)
 {
-    wb->is_at_gate = true;
+    uint32_t number = ++wb->n_gates_reached;
     (void)pthread_cond_broadcast(&wb->changed);
-    while (wb->is_gate_closed) {
+    while (wb->n_gates_open < number) {
         (void)pthread_cond_wait(&wb->changed, &wb->mutex);
     }
-    wb->is_at_gate = false;
 }
 
 static void on_reply(void *arg, uint64_t session_id, const struct request_result *result)
@@ -89,26 +88,34 @@ void worker_bench_finish(struct worker_bench *wb)
     (void)pthread_mutex_destroy(&wb->mutex);
 }
 
-void gate_close(struct worker_bench *wb)
+void gate_send(struct worker_bench *wb)
 {
     struct worker_client gate = {.session_id = GATE_SESSION};
     struct place nothing = {.dtype = DTYPE_F32};
     struct request_desc desc = bench_desc(wb->bench.weights[0], 0, 0, &nothing, &nothing);
-    (void)pthread_mutex_lock(&wb->mutex);
-    wb->is_gate_closed = true;
-    (void)pthread_mutex_unlock(&wb->mutex);
+    wb->n_gates++;
     assert_int_equal(worker_submit(wb->worker, &gate, &desc, NULL), 0);
+}
+
+void gate_wait(struct worker_bench *wb)
+{
     (void)pthread_mutex_lock(&wb->mutex);
-    while (!wb->is_at_gate) {
+    while (wb->n_gates_reached < wb->n_gates) {
         (void)pthread_cond_wait(&wb->changed, &wb->mutex);
     }
     (void)pthread_mutex_unlock(&wb->mutex);
 }
 
+void gate_close(struct worker_bench *wb)
+{
+    gate_send(wb);
+    gate_wait(wb);
+}
+
 void gate_open(struct worker_bench *wb)
 {
     (void)pthread_mutex_lock(&wb->mutex);
-    wb->is_gate_closed = false;
+    wb->n_gates_open++;
     (void)pthread_cond_broadcast(&wb->changed);
     (void)pthread_mutex_unlock(&wb->mutex);
 }

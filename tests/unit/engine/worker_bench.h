@@ -21,8 +21,9 @@ struct worker_bench {
     uint64_t last_detached;
     uint32_t n_detached;
     uint32_t n_fatal;
-    bool is_gate_closed;
-    bool is_at_gate;
+    uint32_t n_gates; /* that the worker has been sent to, has reached, may pass */
+    uint32_t n_gates_reached;
+    uint32_t n_gates_open;
 };
 
 /* A client that works through a lane: its own end, and one buffer each for x and y. */
@@ -39,8 +40,10 @@ extern const struct worker_limits worker_bench_limits;
 void worker_bench_init(struct worker_bench *wb, const struct worker_limits *limits);
 void worker_bench_finish(struct worker_bench *wb);
 
-/* The gate: after close the worker is held in a callback until open. Not counted among the replies.
- */
+/* The gates: gate_send() puts one into the worker's inbox, where it will be held in a callback;
+ * gate_close() also waits until it is. gate_open() lets it pass the next one. */
+void gate_send(struct worker_bench *wb);
+void gate_wait(struct worker_bench *wb); /* until it stands at the last gate that was sent */
 void gate_close(struct worker_bench *wb);
 void gate_open(struct worker_bench *wb);
 
