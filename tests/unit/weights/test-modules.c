@@ -1,0 +1,288 @@
+/* Which tensors make a layer, and which do not go together. Cases T11 (a, f, g), T35, T40 as far as
+ * the formats go. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ipc/base/num.h"
+#include "tests/harness/safetensors_writer.h"
+
+#include "daemon/weights/modules.h"
+
+struct fixture {
+    struct temp_folder folder;
+    struct checkpoint checkpoint;
+    struct module_list modules;
+    struct warnings warnings;
+    struct reason why;
+};
+
+static struct fixture f;
+
+static const struct quant_config plain = {.is_quantised = false};
+static const struct quant_config g32 = {
+    .is_quantised = true, .bits = 4, .group_size = 32, .is_symmetric = true, .is_v1 = true};
+
+static void forget(void)
+{
+    modules_finish(&f.modules);
+    checkpoint_finish(&f.checkpoint);
+    warnings_finish(&f.warnings);
+    f.why = REASON_NULL;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    f = (struct fixture){.checkpoint = CHECKPOINT_NULL};
+    temp_folder_init(&f.folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    forget();
+    temp_folder_finish(&f.folder);
+    return 0;
+}
+
+/* Append one entry of zeros, shape [n_rows] or [n_rows,n_cols], to a header. */
+static void append_entry(char *json, size_t json_bytes, uint64_t *offset, const char *name,
+                         const char *dtype, const char *shape, uint64_t n_elements)
+{
+    uint64_t end = *offset + n_elements * dtype_bytes(dtype_parse(dtype));
+    size_t used = strlen(json);
+    (void)snprintf(json + used, json_bytes - used,
+                   "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%llu,%llu]}",
+                   used > 1 ? "," : "", name, dtype, shape, (unsigned long long)*offset,
+                   (unsigned long long)end);
+    *offset = end;
+}
+
+/* The layers of a file of zeros that has the tensors "NAME DTYPE N_ROWS[xN_COLS];"... */
+static int find_in(const char *tensors, const struct quant_config *config)
+{
+    char json[4096] = "{";
+    uint64_t offset = 0;
+    char name[128];
+    char dtype[16];
+    char shape[64];
+    int n_read;
+    for (const char *at = tensors;
+         sscanf(at, " %127s %15s %63[0-9x];%n", name, dtype, shape, &n_read) == 3; at += n_read) {
+        unsigned n_rows = 1;
+        unsigned n_cols = 1;
+        (void)sscanf(shape, "%ux%u", &n_rows, &n_cols);
+        char *x = strchr(shape, 'x');
+        if (x) {
+            *x = ',';
+        }
+        append_entry(json, sizeof(json), &offset, name, dtype, shape, (uint64_t)n_rows * n_cols);
+    }
+    strcat(json, "}");
+    forget();
+    write_safetensors(temp_path(&f.folder, "model.safetensors"), json, offset);
+    assert_int_equal(checkpoint_open(f.folder.path, &f.warnings, &f.checkpoint, &f.why), 0);
+    return modules_find(&f.checkpoint, config, &f.warnings, &f.modules, &f.why);
+}
+
+struct refusal {
+    const char *tensors;
+    const struct quant_config *config;
+    int status;
+    const char *text;
+};
+
+#define QWEIGHT "p.qweight I32 48x64;" /* k 384, n 64, 12 groups of 32 */
+#define QZEROS  "p.qzeros I32 12x8;"
+#define SCALES  "p.scales F16 12x64;"
+#define BAD     STATUS_BAD_CHECKPOINT
+
+static const struct refusal refusals[] = {
+    {"p.bias F16 8;", &plain, BAD, "no linear layer"},
+    {QWEIGHT QZEROS SCALES, &plain, BAD, "neither config.json nor quantize_config.json says how"},
+    {QWEIGHT QZEROS, &g32, BAD, "'p.scales' is missing"},
+    {QWEIGHT QZEROS "p.scales F16 24x64;", &g32, BAD, "'p.scales' is [24, 64], expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F16 13x64;", &g32, BAD, "'p.scales' is [13, 64], expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F16 12x32;", &g32, BAD, "expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F16 768;", &g32, BAD, "is [768], expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F64 12x64;", &g32, STATUS_UNSUPPORTED, "'p.scales' is F64"},
+    {QWEIGHT QZEROS "p.scales I32 12x64;", &g32, STATUS_UNSUPPORTED, "'p.scales' is I32"},
+    {QWEIGHT QZEROS "p.scales F8_E4M3 12x64;", &g32, STATUS_UNSUPPORTED, "'p.scales' is F8_E4M3"},
+    {QWEIGHT SCALES "p.qzeros I32 12x64;", &g32, BAD, "'p.qzeros' is [12, 64], expected [12, 8]"},
+    {QWEIGHT SCALES "p.qzeros F16 12x8;", &g32, STATUS_UNSUPPORTED, "'p.qzeros' is F16"},
+    {"p.qweight F16 48x64;" QZEROS SCALES, &g32, STATUS_UNSUPPORTED, "'p.qweight' is F16"},
+    {"p.qweight I32 3072;" QZEROS SCALES, &g32, BAD, "expected two dimensions"},
+    {"p.qweight I32 48x0;" QZEROS SCALES, &g32, BAD, "a weight without elements"},
+    {QWEIGHT QZEROS SCALES "p.g_idx I32 383;", &g32, BAD, "'p.g_idx' is [383], expected [384]"},
+    {QWEIGHT QZEROS SCALES "p.bias F16 63;", &g32, BAD, "'p.bias' is [63], expected [64]"},
+    {QWEIGHT QZEROS SCALES "p.bias I8 64;", &g32, STATUS_UNSUPPORTED, "'p.bias' is I8"},
+    {QWEIGHT QZEROS SCALES "p.weight F16 64x384;", &g32, BAD, "both 'p.qweight' and 'p.weight'"},
+    {"p.weight F8_E4M3 64x64;", &plain, STATUS_UNSUPPORTED, "'p.weight' is F8_E4M3; known:"},
+    {"p.weight I8 64x64;", &plain, STATUS_UNSUPPORTED, "'p.weight' is I8"},
+    {"p.weight F16 64x0;", &plain, BAD, "a weight without elements"},
+    {"p.weight F16 64x32; p.bias F16 32;", &plain, BAD, "'p.bias' is [32]"},
+    {"p.weight BF16 64x64; p.weight_scale F32 64;", &plain, BAD,
+     "'p.weight_scale' belongs to a quantised weight, and 'p.weight' is BF16"},
+    {"p.weight F16 64x64; p.scales F16 1x64;", &g32, BAD, "'p.scales' belongs"},
+    {"p.weight_packed I32 64x8;", &plain, STATUS_UNSUPPORTED, "'p.weight_packed'"},
+};
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
+        int r = find_in(refusals[i].tensors, refusals[i].config);
+        if (r != refusals[i].status || !strstr(f.why.text, refusals[i].text)) {
+            fail_msg("%s: %d '%s', expected %d '%s'", refusals[i].tensors, r, f.why.text,
+                     refusals[i].status, refusals[i].text);
+        }
+    }
+}
+
+static void test_gptq_layer(void **state)
+{
+    (void)state;
+    assert_int_equal(find_in(QWEIGHT QZEROS SCALES "p.bias BF16 64; p.g_idx I32 384;", &g32), 0);
+    assert_int_equal(f.modules.n, 1);
+    const struct module *module = &f.modules.items[0];
+    assert_string_equal(module->name, "p");
+    assert_int_equal(module->desc.kind, GK_KIND_INT);
+    assert_int_equal(module->desc.n, 64);
+    assert_int_equal(module->desc.k, 384);
+    assert_int_equal(module->desc.group_size, 32);
+    assert_int_equal(module->desc.scale_dtype, DTYPE_F16);
+    assert_int_equal(module->desc.bias_dtype, DTYPE_BF16);
+    assert_true(module->is_v1);
+    assert_int_equal(module_bytes(module),
+                     48 * 64 * 4 + 12 * 8 * 4 + 12 * 64 * 2 + 64 * 2 + 384 * 4);
+    assert_int_equal(f.modules.act_dtype, DTYPE_F16);
+}
+
+/* -1, and a group that is longer than k, are one group over all of k. */
+static void test_one_group(void **state)
+{
+    (void)state;
+    struct quant_config config = g32;
+    for (int32_t group_size = -1; group_size <= 128; group_size += 129) {
+        config.group_size = group_size;
+        assert_int_equal(find_in("p.qweight I32 8x64; p.scales BF16 1x64;", &config), 0);
+        assert_int_equal(f.modules.items[0].desc.group_size, 64);
+        assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
+    }
+}
+
+static void test_plain_layers(void **state)
+{
+    (void)state;
+    assert_int_equal(find_in("z.dense.weight F32 8x16; z.dense.bias F32 8; a.fc.weight F16 24x8;"
+                             "a.norm.weight F16 8; weight F16 8x8; lm_head.weight F16 32x8;",
+                             &plain),
+                     0);
+    assert_int_equal(f.modules.n, 3);
+    assert_string_equal(f.modules.items[0].name, "a.fc");
+    assert_string_equal(f.modules.items[1].name, "lm_head");
+    const struct module *dense = &f.modules.items[2];
+    assert_int_equal(dense->desc.n, 8);
+    assert_int_equal(dense->desc.k, 16);
+    assert_int_equal(dense->desc.kind, GK_KIND_PLAIN);
+    assert_int_equal(dense->desc.value_dtype, DTYPE_F32);
+    assert_int_equal(dense->desc.bias_dtype, DTYPE_F32);
+    assert_int_equal(f.modules.act_dtype, DTYPE_F16);
+    assert_int_equal(f.warnings.n, 0);
+}
+
+static void test_look_up_tables(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        find_in("model.embed_tokens.weight F16 64x8; e.word_embeddings.weight F16 64x8;"
+                "t.wte.weight F16 64x8; t.wpe.weight F16 64x8;"
+                "embed_out.weight F16 64x8; vision_embeddings.proj.weight F16 8x8;",
+                &plain),
+        0);
+    assert_int_equal(f.modules.n, 2);
+    assert_string_equal(f.modules.items[0].name, "embed_out");
+    assert_string_equal(f.modules.items[1].name, "vision_embeddings.proj");
+}
+
+static void test_act_dtype(void **state)
+{
+    (void)state;
+    const struct quant_config said = {.act_dtype = DTYPE_BF16};
+    assert_int_equal(find_in("p.weight F16 8x8;", &said), 0);
+    assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
+    assert_int_equal(find_in("p.weight F32 8x8;", &plain), 0);
+    assert_int_equal(f.modules.act_dtype, DTYPE_F16);
+    assert_int_equal(find_in("p.weight F32 8x8; q.weight BF16 8x8;", &plain), 0);
+    assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
+}
+
+static void test_orphans_are_warned_about(void **state)
+{
+    (void)state;
+    assert_int_equal(find_in("p.weight F16 8x8; q.scales F16 8x8; r.g_idx I32 8;", &g32), 0);
+    assert_int_equal(f.warnings.n, 2);
+    assert_non_null(strstr(f.warnings.items[0], "'q.scales' is ignored"));
+}
+
+static int find_in_header(const char *json, uint64_t data_bytes)
+{
+    forget();
+    write_safetensors(temp_path(&f.folder, "model.safetensors"), json, data_bytes);
+    assert_int_equal(checkpoint_open(f.folder.path, &f.warnings, &f.checkpoint, &f.why), 0);
+    return modules_find(&f.checkpoint, &plain, &f.warnings, &f.modules, &f.why);
+}
+
+/* An unknown type is no obstacle as long as no layer needs it. */
+static void test_unknown_dtype(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        find_in_header("{\"extra\":{\"dtype\":\"F6_E2M3\",\"shape\":[8,8],\"data_offsets\":[2,50]},"
+                       "\"p.weight\":{\"dtype\":\"F16\",\"shape\":[1,1],\"data_offsets\":[0,2]}}",
+                       50),
+        0);
+    assert_int_equal(
+        find_in_header(
+            "{\"p.weight\":{\"dtype\":\"F6_E2M3\",\"shape\":[8,8],\"data_offsets\":[0,48]}}", 48),
+        STATUS_UNSUPPORTED);
+    assert_non_null(strstr(f.why.text, "'p.weight' is F6_E2M3"));
+}
+
+static void test_convolution_is_warned_about(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        find_in_header("{\"c.weight\":{\"dtype\":\"U8\",\"shape\":[1,1,1],\"data_offsets\":[0,1]},"
+                       "\"p.weight\":{\"dtype\":\"F16\",\"shape\":[1,1],\"data_offsets\":[1,3]}}",
+                       3),
+        0);
+    assert_int_equal(f.modules.n, 1);
+    assert_int_equal(f.warnings.n, 1);
+    assert_non_null(strstr(f.warnings.items[0], "'c.weight' is [1, 1, 1]"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_refusals),
+        CASE(test_gptq_layer),
+        CASE(test_one_group),
+        CASE(test_plain_layers),
+        CASE(test_look_up_tables),
+        CASE(test_act_dtype),
+        CASE(test_orphans_are_warned_about),
+        CASE(test_unknown_dtype),
+        CASE(test_convolution_is_warned_about),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
