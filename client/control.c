@@ -47,6 +47,9 @@ static int send_locked(struct gemmd_client *client, const struct msg_request *re
         return client_fail_errno(r, "encoding a control message");
     }
     r = sock_send_request(&client->control.sock, bytes, n_bytes, (int)client->options.timeout_msec);
+    if (r < 0 && !client_is_connected(client)) {
+        return client_disconnected(client);
+    }
     return r < 0 ? client_fail_errno(r, "sending on the control socket") : 0;
 }
 
