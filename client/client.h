@@ -53,7 +53,7 @@ struct control {
 
 struct gemmd_client {
     struct gemmd_options options;
-    char socket_dir[96];
+    char socket_dir[100]; /* with "/session" behind it, what a socket address can hold */
     char name[SIDE_NAME_BYTES];
     int session_fd;
     pthread_mutex_t side_lock;
