@@ -650,6 +650,42 @@ static void test_verify_finds_a_difference(void **state)
     assert_int_equal(run(LOADER_JOB_VERIFY, "m/q.r"), STATUS_INTERNAL);
 }
 
+/* ---- the real thing ----------------------------------------------------------------------------
+ */
+
+/* A real checkpoint on the real host device, verified weight by weight. */
+static void test_real_checkpoint(void **state)
+{
+    (void)state;
+    const char *source = getenv("GEMMD_SOURCE_DIR");
+    if (!source) {
+        skip();
+    }
+    struct device *device;
+    assert_int_equal(device_open("host", 0, 1, &device, &f.why), 0);
+    struct loader_request request = request_of(LOADER_JOB_LOAD, "minilm");
+    request.device = device;
+    (void)snprintf(request.path, sizeof(request.path), "%s/tests/data/minilm-gptq-4bit", source);
+    uint64_t job_id;
+    assert_int_equal(loader_start(f.loader, &request, &job_id, &f.why), 0);
+    assert_int_equal(loader_wait(f.loader, job_id, &f.why), 0);
+    struct msg_weight *weights;
+    uint32_t n;
+    assert_int_equal(store_list_weights(f.store, "minilm", &weights, &n, &f.why), 0);
+    free(weights);
+    assert_true(n >= 36); /* six layers of six */
+    job_id = start(LOADER_JOB_VERIFY, "minilm");
+    assert_int_equal(loader_wait(f.loader, job_id, &f.why), 0);
+    expect_job(job_id, "done", 0, "weights are bit for bit those of the checkpoint");
+    struct msg_job job;
+    assert_int_equal(loader_status(f.loader, job_id, &job, NULL), 0);
+    print_message("%s\n", job.text);
+    free(job.warnings);
+    f.loader = loader_free(f.loader);
+    f.store = store_free(f.store);
+    device_close(device);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -680,6 +716,7 @@ int main(void)
         CASE(test_verify),
         CASE(test_verify_quantised),
         CASE(test_verify_finds_a_difference),
+        CASE(test_real_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
