@@ -9,8 +9,9 @@
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-#define FDS_OF_OUR_OWN 32u /* kept free for loads, status and the like when the limit is derived   \
-                            */
+#define FDS_OF_OUR_OWN                                                                             \
+    32u /* kept free for loads, status and the like when the limit is derived                      \
+         */
 
 uint64_t core_now_nsec(void)
 {

@@ -13,7 +13,7 @@
 
 #define LINE_BYTES 1024u
 
-static const char *const topics[] = {"device",  "loader",  "store",  "engine", "sched",
+static const char *const topics[] = {"device",  "loader",  "store",  "worker",
                                      "session", "control", "server", "other"};
 #define I_OTHER (ARRAY_LENGTH(topics) - 1)
 

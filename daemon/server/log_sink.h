@@ -1,5 +1,5 @@
 /* log_sink.h - where log lines go: standard error, with the "<6>" priorities of sd-daemon(3) when
- * that is the journal. Levels per topic: "info,sched:debug". The environment variable GEMMD_LOG
+ * that is the journal. Levels per topic: "info,worker:debug". The environment variable GEMMD_LOG
  * goes before the option. Lines that a client can provoke pass log_allows() first. */
 #pragma once
 

@@ -133,7 +133,8 @@ static void two_names_for_one_memory(void **state)
     assert_int_equal(buffers_new(4, &buffers), 0);
     struct region region = REGION_NULL;
     assert_int_equal(device->ops->region_new(device, "test", 4096, &region, NULL), 0);
-    uint64_t ids[3] = {add(buffers, dup(region.fd)), add(buffers, dup(region.fd)), add(buffers, -1)};
+    uint64_t ids[3] = {add(buffers, dup(region.fd)), add(buffers, dup(region.fd)),
+                       add(buffers, -1)};
     device->ops->region_free(device, &region);
     struct buffer *found[3];
     uint8_t *bases[3];

@@ -51,7 +51,7 @@ static void test_file_is_read(void **state)
     int r = parse(&config,
                   "# comment\n\n  rows_max=12\t\n batching = no\nmodels = a=/x y\n"
                   "models = b=/z#1\r\nbuffer_bytes_max = 3M\nsocket_mode = 0660\n"
-                  "log = sched:debug, info",
+                  "log = worker:debug, info",
                   &why);
     assert_int_equal(r, 0);
     assert_int_equal(config.rows_max, 12);
@@ -61,7 +61,7 @@ static void test_file_is_read(void **state)
     assert_string_equal(config.models.items[1], "b=/z#1");
     assert_int_equal(config.buffer_bytes_max, 3u << 20);
     assert_int_equal(config.socket_mode, 0660);
-    assert_string_equal(config.log, "sched:debug, info");
+    assert_string_equal(config.log, "worker:debug, info");
     config_finish(&config);
 }
 
