@@ -1,5 +1,6 @@
 /* rows.c - what the registry's rows of the host share: legality and prediction. */
 #include <stddef.h>
+
 #include "ipc/base/num.h"
 #include "kernels/host/panel.h"
 
