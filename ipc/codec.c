@@ -230,8 +230,9 @@ int codec_encode_request(const struct msg_request *request, uint8_t **ret_bytes,
 {
     struct arena arena;
     union wire_verb verb;
-    Gemmd__Wire__Request wire = GEMMD__WIRE__REQUEST__INIT;
+    Gemmd__Wire__Request wire;
 
+    gemmd__wire__request__init(&wire);
     arena_init(&arena, CODEC_REQUEST_ARENA_BYTES);
     wire.request_id = request->request_id;
     put_request(&arena, request, &wire, &verb);
@@ -434,8 +435,9 @@ int codec_encode_reply(const struct msg_reply *reply, uint8_t **ret_bytes, size_
 {
     struct arena arena;
     union wire_body body;
-    Gemmd__Wire__Reply wire = GEMMD__WIRE__REPLY__INIT;
+    Gemmd__Wire__Reply wire;
 
+    gemmd__wire__reply__init(&wire);
     arena_init(&arena, CODEC_REPLY_ARENA_BYTES);
     wire.request_id = reply->request_id;
     wire.status = (uint32_t)reply->status;
