@@ -521,6 +521,16 @@ static enum dtype take_dtype(struct reader *reader, uint32_t number, const char 
     return (enum dtype)number;
 }
 
+/* Only what the descriptor cannot hold is refused here: which types a product may have is judged
+ * with the rest of the request, in the same words as on the ring path. */
+static uint8_t take_byte(struct reader *reader, uint32_t number, const char *field)
+{
+    if (number > UINT8_MAX && reader->r == 0) {
+        REFUSE(reader, "%s is %u, over 255", field, number);
+    }
+    return (uint8_t)number;
+}
+
 /* Any number of a known category will do: a daemon younger than this library may have more codes,
  * and callers switch on the category. */
 static int take_status(struct reader *reader, uint32_t number, const char *field)
@@ -609,8 +619,8 @@ static void take_submit(struct reader *reader, const Gemmd__Wire__Submit *wire,
         .n = wire->n,
         .k = wire->k,
         .op = REQUEST_OP_GEMM,
-        .x_dtype = (uint8_t)take_dtype(reader, wire->x_dtype, "submit.x_dtype"),
-        .y_dtype = (uint8_t)take_dtype(reader, wire->y_dtype, "submit.y_dtype"),
+        .x_dtype = take_byte(reader, wire->x_dtype, "submit.x_dtype"),
+        .y_dtype = take_byte(reader, wire->y_dtype, "submit.y_dtype"),
         .flags = wire->flags,
     };
 }
