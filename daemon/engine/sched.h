@@ -21,6 +21,8 @@
 #include "ipc/base/check.h"
 #include "ipc/base/list.h"
 
+#include "daemon/engine/deadlines.h"
+
 enum sched_state { SCHED_OUTSIDE = 0, SCHED_QUEUED, SCHED_TAKEN };
 
 struct sched_stream;
@@ -36,7 +38,7 @@ struct sched_item {
 
     enum sched_state state; /* the rest is sched's */
     uint64_t arrival_nsec;
-    uint32_t i_deadline;
+    struct deadline deadline;
     struct sched_stream *stream;
     struct list in_stream;
 };
@@ -55,6 +57,8 @@ int sched_new(const struct sched_limits *limits, struct sched **ret_sched) GD_MU
 struct sched *sched_free(struct sched *sched); /* items left inside are merely forgotten */
 
 enum sched_push { SCHED_PUSHED = 0, SCHED_FULL };
+
+/* sched_push() - queue an item that is OUTSIDE. SCHED_FULL when items_max are queued. */
 enum sched_push sched_push(struct sched *sched, struct sched_item *item,
                            uint64_t now_nsec) GD_MUST_CHECK;
 
@@ -71,4 +75,5 @@ struct sched_item *sched_expired(struct sched *sched, uint64_t now_nsec);
 /* sched_deadline() - the earliest deadline of a queued item; UINT64_MAX when none. */
 uint64_t sched_deadline(const struct sched *sched);
 
+/* sched_queued() - items that are QUEUED. */
 uint32_t sched_queued(const struct sched *sched);

@@ -1,4 +1,5 @@
-/* test-sched.c - the scheduler's promises, checked by a model over random scenarios on a virtual clock. */
+/* test-sched.c - the scheduler's promises, checked by a model over random scenarios on a virtual
+ * clock. */
 #include "tests/unit/engine/cmocka_all.h"
 
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static void push(struct sched *sched, struct sched_item *item)
     assert_int_equal(sched_push(sched, item, 0), SCHED_PUSHED);
 }
 
-/* ---- single rules ------------------------------------------------------------------------------ */
+/* ---- single rules ---- */
 
 static void flood_leaves_room_for_others(void **state)
 {
@@ -136,7 +137,8 @@ static void classes_do_not_mix(void **state)
         push(sched, &items[i]);
     }
     struct sched_item *batch[BATCH_MAX];
-    /* The second of session 1 is of another class: its third, of the first class, may not overtake. */
+    /* The second of session 1 is of another class: its third, of the first class, may not overtake.
+     */
     assert_int_equal(sched_next(sched, batch), 2);
     assert_int_equal(items[0].state, SCHED_TAKEN);
     assert_int_equal(items[3].state, SCHED_TAKEN);
@@ -207,7 +209,7 @@ static void deadlines_come_in_order(void **state)
     (void)sched_free(sched);
 }
 
-/* ---- random scenarios against a model ---------------------------------------------------------- */
+/* ---- random scenarios against a model ---- */
 
 /* What the model remembers beside an item. */
 struct record {

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""What the code has, the pages have: options, wire messages; and the schema has no cycles."""
+import re
+
+from tree import refusal, run
+
+CONFIG = "daemon/server/config.c"
+CONFIG_PAGE = "deploy/gemmd.conf"
+MAN_PAGE = re.compile(r"(?:^|/)gemmd\.(?:conf\.)?[58](?:\.in)?$")
+SCHEMA = "proto/gemmd.proto"
+PROTOCOL = "proto/PROTOCOL.md"
+SCALARS = {"double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "string", "bytes"}
+
+
+def options(text):
+    return re.findall(r"^\s*ROW\(\w+,\s*(\w+)", text, re.M)
+
+
+def messages(text):
+    """Message name to the set of message names that its fields have as types."""
+    bare = re.sub(r"//[^\n]*", "", text)
+    found = {}
+    for match in re.finditer(r"\bmessage\s+(\w+)\s*\{", bare):
+        depth, end = 1, match.end()
+        while depth and end < len(bare):
+            depth += {"{": 1, "}": -1}.get(bare[end], 0)
+            end += 1
+        types = re.findall(r"(\w+)\s+\w+\s*=\s*\d+", bare[match.end() : end])
+        found[match.group(1)] = set(types) - SCALARS
+    return found
+
+
+def cycle_from(name, uses, trail=()):
+    """A trail of messages that comes back to one of them, or None."""
+    if name in trail:
+        return trail[trail.index(name) :] + (name,)
+    found = (cycle_from(other, uses, trail + (name,)) for other in sorted(uses.get(name, ())))
+    return next((cycle for cycle in found if cycle), None)
+
+
+def check_options(tree):
+    names = options(tree.text(CONFIG))
+    if not names:
+        yield refusal(CONFIG, 0, "no option was found in its table; this lint no longer understands it")
+    man_pages = [path for path in tree.files if MAN_PAGE.search(path)]
+    if not man_pages:
+        yield refusal(CONFIG, 0, "has options and no man page gemmd.8 or gemmd.conf.5 describes them")
+    for page in [CONFIG_PAGE] + man_pages:
+        if not tree.has(page):
+            yield refusal(page, 0, "is missing")
+            continue
+        text = tree.text(page).replace("\\-", "-").replace("\\_", "_")
+        for name in names:
+            if not re.search(rf"\b(?:{name}|{name.replace('_', '-')})\b", text):
+                yield refusal(page, 0, f"says nothing of the option {name} of {CONFIG}")
+
+
+def check_messages(tree):
+    uses = messages(tree.text(SCHEMA))
+    for name in uses:
+        trail = cycle_from(name, uses)
+        if trail:
+            yield refusal(SCHEMA, 0, "has a cycle, so a peer could nest without end: " + " -> ".join(trail))
+    if not tree.has(PROTOCOL):
+        yield refusal(PROTOCOL, 0, f"is missing; it has an entry for each message of {SCHEMA}")
+        return
+    page = tree.text(PROTOCOL)
+    for name in uses:
+        if not re.search(rf"\b{name}\b", page):
+            yield refusal(PROTOCOL, 0, f"says nothing of the message {name} of {SCHEMA}")
+
+
+def check(tree):
+    if tree.has(CONFIG):
+        yield from check_options(tree)
+    if tree.has(SCHEMA):
+        yield from check_messages(tree)
+
+
+if __name__ == "__main__":
+    run(check)

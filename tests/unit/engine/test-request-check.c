@@ -1,0 +1,269 @@
+/* test-request-check.c - every rule with its numbers (T26), and what passes with its references. */
+#include "tests/unit/engine/cmocka_all.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/engine/request_check.h"
+#include "tests/unit/engine/bench.h"
+
+#define ROWS_MAX 1000u
+
+static struct bench bench;
+static struct buffers *buffers;
+static struct place x_place;
+static struct place y_place;
+static const struct weight *weight; /* plain, n 72, k 96 */
+
+static int set_up(void **state)
+{
+    (void)state;
+    bench_init(&bench, 1);
+    buffers = bench_buffers();
+    weight = bench.weights[WEIGHT_PLAIN];
+    x_place = (struct place){.stride_elems = 96, .dtype = DTYPE_F32};
+    y_place = (struct place){.stride_elems = 72, .dtype = DTYPE_F16};
+    x_place.buffer_id = bench_add(&bench, buffers, 4096, &x_place.base);
+    y_place.buffer_id = bench_add(&bench, buffers, 8192, &y_place.base);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)buffers_free(buffers);
+    bench_finish(&bench);
+    return 0;
+}
+
+static struct request_desc good(uint32_t m)
+{
+    return bench_desc(weight, 1, m, &x_place, &y_place);
+}
+
+static void refuses(const struct request_desc *desc, int status, const char *sentence)
+{
+    struct checked checked;
+    memset(&checked, 0x77, sizeof(checked));
+    struct checked before = checked;
+    struct reason why = REASON_NULL;
+    uint32_t n_refs = atomic_load(&weight->n_refs);
+    int r = request_check(desc, bench.store, buffers, bench.device, ROWS_MAX, &checked, &why);
+    assert_string_equal(why.text, sentence);
+    assert_int_equal(r, status);
+    assert_memory_equal(&checked, &before, sizeof(checked));
+    assert_int_equal(atomic_load(&weight->n_refs), n_refs);
+}
+
+/* Where the daemon has that buffer mapped. */
+static uint8_t *mapped_at(uint64_t buffer_id)
+{
+    void *base;
+    uint64_t n_bytes;
+    struct buffer *buffer = buffers_acquire(buffers, buffer_id, &base, &n_bytes);
+    (void)buffer_unref(buffer);
+    return base;
+}
+
+static void good_request_passes(void **state)
+{
+    (void)state;
+    struct request_desc desc = good(2);
+    desc.x_offset_bytes = 8;
+    desc.x_stride_elems = 100;
+    struct checked checked;
+    struct reason why = REASON_NULL;
+    assert_int_equal(
+        request_check(&desc, bench.store, buffers, bench.device, ROWS_MAX, &checked, &why), 0);
+    assert_ptr_equal(checked.weight, weight);
+    assert_int_equal(checked.x_stride_bytes, 400);
+    assert_int_equal(checked.y_stride_bytes, 144);
+    assert_int_equal(checked.m, 2);
+    assert_ptr_equal(checked.x, mapped_at(x_place.buffer_id) + 8);
+    assert_ptr_equal(checked.y, mapped_at(y_place.buffer_id));
+    checked_finish(&checked);
+    assert_null(checked.weight);
+    checked_finish(&checked);
+}
+
+static void form(void **state)
+{
+    (void)state;
+    struct request_desc desc = good(1);
+    desc.op = 9;
+    refuses(&desc, STATUS_UNSUPPORTED, "op 9 is not known");
+    desc = good(1);
+    desc.flags = 0x10;
+    refuses(&desc, STATUS_UNSUPPORTED, "flags 0x10 are not known");
+    desc = good(1);
+    desc.reserved0 = 1;
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
+    desc = good(1);
+    desc.reserved1[8] = 1;
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
+    desc = good(1);
+    desc.x_dtype = DTYPE_U8;
+    refuses(&desc, STATUS_UNSUPPORTED, "type 6 of x is not one of f32 (1), f16 (2), bf16 (3)");
+    desc = good(1);
+    desc.y_dtype = 200;
+    refuses(&desc, STATUS_UNSUPPORTED, "type 200 of y is not one of f32 (1), f16 (2), bf16 (3)");
+}
+
+static void weights(void **state)
+{
+    (void)state;
+    struct request_desc desc = good(1);
+    desc.weight_id = 12345;
+    refuses(&desc, STATUS_NOT_FOUND, "there is no weight 12345");
+    desc = good(1);
+    desc.n = 73;
+    char sentence[200];
+    (void)snprintf(sentence, sizeof(sentence),
+                   "the request takes weight %llu for 73 x 96, it is 72 x 96",
+                   (unsigned long long)weight->slot_id);
+    refuses(&desc, STATUS_INVALID_ARGUMENT, sentence);
+    desc = good(ROWS_MAX + 1);
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "m 1001 is over the limit of 1000 rows");
+
+    struct device *other;
+    struct checked checked;
+    struct reason why = REASON_NULL;
+    assert_int_equal(device_open("host", 1, 1, &other, &why), 0);
+    desc = good(1);
+    assert_int_equal(request_check(&desc, bench.store, buffers, other, ROWS_MAX, &checked, &why),
+                     STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "is on device 0 (host), the request came to device 1 (host)"));
+    (void)device_close(other);
+}
+
+static void ranges(void **state)
+{
+    (void)state;
+    struct request_desc desc = good(11); /* 11 x 96 x 4 = 4224 */
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "x needs bytes 0 to 4224 of buffer 1, which has 4096");
+    desc = good(1);
+    desc.x_offset_bytes = 3716; /* 3712 + 384 = 4096 */
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "x needs bytes 3716 to 4100 of buffer 1, which has 4096");
+    desc = good(1);
+    desc.x_offset_bytes = UINT64_MAX - 15;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "1 rows of x with stride 96 from offset 18446744073709551600 end beyond 2^64 bytes");
+    desc = good(3);
+    desc.x_stride_elems = UINT64_MAX / 8;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "3 rows of x with stride 2305843009213693951 from offset 0 end beyond 2^64 bytes");
+    desc = good(2);
+    desc.y_stride_elems = UINT64_MAX;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "2 rows of y with stride 18446744073709551615 from offset 0 end beyond 2^64 bytes");
+    desc = good(1);
+    desc.x_offset_bytes = 6;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "offset 6 of x is not a multiple of its element size 4");
+    desc = good(2);
+    desc.y_stride_elems = 71;
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "stride 71 of y is below its 72 columns");
+    desc = good(1);
+    desc.y_buffer_id = 99;
+    refuses(&desc, STATUS_NOT_FOUND, "the session has no buffer 99 for y");
+}
+
+static void last_byte_passes(void **state)
+{
+    (void)state;
+    struct request_desc desc = good(1);
+    desc.x_offset_bytes = 4096 - 384;
+    desc.y_offset_bytes = 8192 - 144;
+    desc.x_stride_elems = 0; /* of one row: never used */
+    desc.y_stride_elems = UINT64_MAX;
+    struct checked checked;
+    struct reason why = REASON_NULL;
+    assert_int_equal(
+        request_check(&desc, bench.store, buffers, bench.device, ROWS_MAX, &checked, &why), 0);
+    assert_ptr_equal(checked.y, mapped_at(y_place.buffer_id) + 8192 - 144);
+    assert_int_equal(checked.y_stride_bytes, 0);
+    checked_finish(&checked);
+}
+
+static void overlap(void **state)
+{
+    (void)state;
+    struct request_desc desc = good(1);
+    desc.y_buffer_id = desc.x_buffer_id;
+    desc.y_offset_bytes = 382;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "y, bytes 382 to 526 of buffer 1, overlaps x, bytes 0 to 384 of buffer 1");
+    desc.y_offset_bytes = 384;
+    struct checked checked;
+    struct reason why = REASON_NULL;
+    assert_int_equal(
+        request_check(&desc, bench.store, buffers, bench.device, ROWS_MAX, &checked, &why), 0);
+    checked_finish(&checked);
+}
+
+static void no_rows_need_no_buffer(void **state)
+{
+    (void)state;
+    struct request_desc desc = good(0);
+    desc.x_buffer_id = desc.y_buffer_id = 0;
+    desc.x_stride_elems = 1;
+    struct checked checked;
+    struct reason why = REASON_NULL;
+    assert_int_equal(
+        request_check(&desc, bench.store, buffers, bench.device, ROWS_MAX, &checked, &why), 0);
+    assert_null(checked.x_buffer);
+    assert_non_null(checked.weight);
+    checked_finish(&checked);
+    desc.weight_id = 12345;
+    refuses(&desc, STATUS_NOT_FOUND, "there is no weight 12345");
+}
+
+/* Random descriptors: whatever passes lies inside its buffers, computed here with wider numbers. */
+static void random_descriptors_stay_inside(void **state)
+{
+    (void)state;
+    uint64_t seed = 42;
+    uint32_t n_passed = 0;
+    for (int i = 0; i < 200000; i++) {
+        uint64_t numbers[5];
+        for (int j = 0; j < 5; j++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            numbers[j] = (seed >> 8) >> ((seed >> 3) % 60);
+        }
+        struct request_desc desc = good((uint32_t)(numbers[0] % 12));
+        desc.x_offset_bytes = numbers[1] & ~3ull;
+        desc.x_stride_elems = 96 + numbers[2] % (1ull << (i % 56));
+        desc.y_offset_bytes = numbers[3] & ~1ull;
+        desc.y_stride_elems = 72 + numbers[4] % (1ull << (i % 56));
+        struct checked checked;
+        int r = request_check(&desc, bench.store, buffers, bench.device, ROWS_MAX, &checked, NULL);
+        if (r != 0) {
+            continue;
+        }
+        n_passed++;
+        if (desc.m > 0) {
+            unsigned __int128 rows = desc.m - 1;
+            assert_true((rows * desc.x_stride_elems + 96) * 4 + desc.x_offset_bytes <= 4096);
+            assert_true((rows * desc.y_stride_elems + 72) * 2 + desc.y_offset_bytes <= 8192);
+        }
+        checked_finish(&checked);
+    }
+    assert_true(n_passed > 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_request_passes),
+        cmocka_unit_test(form),
+        cmocka_unit_test(weights),
+        cmocka_unit_test(ranges),
+        cmocka_unit_test(last_byte_passes),
+        cmocka_unit_test(overlap),
+        cmocka_unit_test(no_rows_need_no_buffer),
+        cmocka_unit_test(random_descriptors_stay_inside),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
