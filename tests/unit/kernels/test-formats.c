@@ -170,7 +170,7 @@ static void test_gptq_each_zero(void **state)
 static void test_gptq_scales(void **state)
 {
     struct gptq_case *gptq = *state;
-    static const double bad[] = {INFINITY, -INFINITY, NAN, -0.5};
+    static const double bad[] = {HUGE_VAL, -HUGE_VAL, (double)NAN, -0.5};
     for (uint32_t i = 0; i < ARRAY_LENGTH(bad); i++) {
         elem_store(gptq->scales + 1, DTYPE_F16, GPTQ_N + 5, bad[i]);
         assert_int_equal(read_gptq(gptq), STATUS_BAD_CHECKPOINT);
