@@ -223,6 +223,7 @@ static void refuse(struct msg_reply *reply, const char *text)
 /* A job runs when it is started, and is over when it is asked for. */
 static void put_job(const struct fake_daemon *fake, struct msg_reply *reply, bool is_over)
 {
+    is_over = is_over && !has(fake, FAKE_HOLD);
     struct msg_job *job = &reply->job;
     bool is_bad = is_over && has(fake, FAKE_REFUSE_REQUEST);
     const char *state = is_bad ? "failed" : "done";
@@ -265,6 +266,10 @@ static void do_verb(struct fake_daemon *fake, struct fake_session *session,
         put_job(fake, &reply, false);
         break;
     case MSG_VERB_JOB_STATUS:
+        put_job(fake, &reply, true);
+        break;
+    case MSG_VERB_JOB_CANCEL: /* it ends, and as one that failed */
+        atomic_store(&fake->quirks, FAKE_REFUSE_REQUEST);
         put_job(fake, &reply, true);
         break;
     default:
