@@ -29,6 +29,7 @@ struct tool_command {
     int (*run)(struct tool *tool, int argc, char **argv);
 };
 
+/* command_*() - the rows of the table in main.c. */
 int command_status(struct tool *tool, int argc, char **argv);
 int command_load(struct tool *tool, int argc, char **argv);
 int command_unload(struct tool *tool, int argc, char **argv);
