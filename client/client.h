@@ -1,9 +1,12 @@
 /* client.h - what the files of libgemmd share. Not installed; gemmctl includes it for control
  * calls.
  *
- * Locks: side_lock (session socket), control.lock (ZeroMQ socket), one lock a queue (tickets and
- * the lane under it). None is taken while another is held, but for side_lock when a lane is opened
- * under lanes_lock. */
+ * Floors, lowest first: error; queue, session; exchange, connection; listen; control; submit, wait,
+ * buffers, weights.
+ *
+ * Locks: side_lock (session socket); lanes_lock (opening of queues), under which side_lock or a
+ * queue's lock is taken; one lock a queue (its tickets and the lane under it). The lock of the
+ * ZeroMQ queue guards the control socket and the calls that wait for a reply as well. */
 #pragma once
 
 #include <pthread.h>
@@ -11,6 +14,7 @@
 #include <stdint.h>
 
 #include "client/include/gemmd.h"
+#include "ipc/base/list.h"
 #include "ipc/base/reason.h"
 #include "ipc/lane.h"
 #include "ipc/msg.h"
@@ -18,9 +22,10 @@
 #include "ipc/side.h"
 #include "ipc/sock.h"
 
+/* With "/session" behind it a folder of 99 bytes gives the longest path a Unix socket takes. */
+#define CLIENT_DIR_BYTES       100u
 #define CLIENT_DEVICES_MAX     16u
-#define CLIENT_WAIT_SLICE_USEC 50000u /* how often a wait looks whether the daemon is still there  \
-                                       */
+#define CLIENT_WAIT_SLICE_USEC 50000u /* how often a wait looks if the daemon is there */
 
 enum ticket_state { TICKET_FREE = 0, TICKET_IN_FLIGHT, TICKET_DONE };
 
@@ -45,21 +50,33 @@ struct queue {
     uint64_t n_serial;
 };
 
-struct control {
-    pthread_mutex_t lock;
+/* A control call that waits for its reply: on its caller's stack, on the list of calls. */
+struct call {
+    struct list node;
+    uint64_t id;
+    bool is_done;
+    struct reason why; /* a status other than OK: nothing came, and nothing will */
+    struct msg_reply reply;
+};
+
+/* The ZeroMQ socket, guarded by the ZeroMQ queue's lock. */
+struct exchange {
     struct sock sock;
-    uint64_t n_message_ids;
+    int socket_fd; /* the socket's own, for poll() */
+    int kick_fd;   /* eventfd: wakes the thread that polls when another took what came in */
+    uint64_t n_ids;
+    struct list calls;
 };
 
 struct gemmd_client {
     struct gemmd_options options;
-    char socket_dir[96];
+    char socket_dir[CLIENT_DIR_BYTES];
     char name[SIDE_NAME_BYTES];
     int session_fd;
     pthread_mutex_t side_lock;
     uint64_t n_sequence;
     struct side_welcome welcome;
-    struct control control;
+    struct exchange exchange;
     pthread_mutex_t lanes_lock; /* guards the opening of queues */
     struct queue lanes[CLIENT_DEVICES_MAX];
     struct queue zeromq;
@@ -72,43 +89,66 @@ struct gemmd_buffer {
     uint64_t size_bytes;
 };
 
-/* error.c - the calling thread's last sentence. client_fail() keeps *why and returns its status;
- * client_refuse() makes one; client_fail_errno() turns a negative errno into one. */
+/* error.c - the calling thread's last sentence; all return the status. client_fail() keeps *why;
+ * client_refuse() makes one; client_fail_errno() turns a negative errno into one;
+ * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense. */
 int client_fail(const struct reason *why);
 int client_refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_errno(int negative_errno, const char *what);
+int client_fail_wire(uint32_t status, const char *text);
 
-/* connection.c */
-bool client_is_connected(const struct gemmd_client *client);
-int client_disconnected(
-    const struct gemmd_client *client); /* sets the sentence, returns the status */
+/* queue.c - tickets. A ticket id is serial << 24 | path << 16 | index; the path is a device index
+ * or CLIENT_PATH_ZEROMQ. Messages that are no requests have ids of the same form with
+ * CLIENT_PATH_CONTROL. All but init, finish and ticket_path() with queue->lock held.
+ * queue_open(): lane: taken over on success; NULL on the ZeroMQ queue. Return: 0 or -ENOMEM.
+ * queue_take(): a ticket IN_FLIGHT; NULL when all are in use. queue_find(): NULL when not in use.
+ * queue_result(): end one request. queue_fail_all(): end every one that is in flight. */
+#define CLIENT_PATH_ZEROMQ  0xffu
+#define CLIENT_PATH_CONTROL 0xfeu
+uint64_t ticket_id(uint64_t serial, uint32_t path, uint32_t index);
+uint32_t ticket_path(uint64_t id);
+void queue_init(struct queue *queue);
+void queue_finish(struct queue *queue);
+int queue_open(struct queue *queue, struct lane *lane, uint32_t n_tickets,
+               uint32_t path) GD_MUST_CHECK;
+struct ticket *queue_take(struct queue *queue);
+void queue_give(struct queue *queue, struct ticket *ticket);
+struct ticket *queue_find(struct queue *queue, uint64_t id);
+void queue_result(struct queue *queue, const struct request_result *result);
+void queue_fail_all(struct queue *queue, const struct reason *why);
 
 /* session.c - one question and its answer over the session socket. *ret_packet is of type
- * `expected`, to be finished by the caller. Blocks up to timeout_msec. */
+ * `expected`, to be finished by the caller. Blocks up to timeout_msec. session_is_alive(): the
+ * daemon has not hung up. session_gone(): sets that sentence, returns DISCONNECTED. */
 int session_ask(struct gemmd_client *client, union side_message *question, int fd,
                 enum side_type expected, struct side_packet *ret_packet) GD_MUST_CHECK;
+bool session_is_alive(const struct gemmd_client *client);
+int session_gone(const struct gemmd_client *client);
+
+/* exchange.c - the ZeroMQ socket. With the ZeroMQ queue's lock held, but for init, finish and poll.
+ * exchange_send(): send one message, and take what came in. exchange_drain(): hand every reply
+ * that is there to its call or ticket; a reply that makes no sense ends them all.
+ * exchange_poll(): sleep until something may have come in, or timeout_usec.
+ * exchange_fail_calls(): end every call that waits. */
+int exchange_init(struct gemmd_client *client) GD_MUST_CHECK;
+void exchange_finish(struct gemmd_client *client);
+int exchange_send(struct gemmd_client *client, const struct msg_request *request) GD_MUST_CHECK;
+void exchange_drain(struct gemmd_client *client);
+void exchange_poll(const struct gemmd_client *client, uint64_t timeout_usec);
+void exchange_fail_calls(struct gemmd_client *client, const struct reason *why);
+
+/* listen.c - with queue->lock held, which listen_sleep() lets go meanwhile. listen_drain(): take
+ * the results that are there. listen_sleep(): wait until something may have changed, or for
+ * timeout_usec; everything in flight ends when the daemon is found to be gone. */
+uint64_t listen_now_usec(void);
+void listen_drain(struct gemmd_client *client, struct queue *queue);
+void listen_sleep(struct gemmd_client *client, struct queue *queue, uint64_t timeout_usec);
 
 /* control.c - control_call(): one verb and its reply, which is to be finished by the caller.
  * Return: 0, or the refusal's status with the sentence set and nothing to finish. Any thread;
- * blocks up to timeout_msec. control_post(): send without waiting; the reply goes to the ticket
- * whose id is request->request_id. control_listen(): receive for up to timeout_msec and hand
- * replies to tickets. */
-int control_init(struct gemmd_client *client) GD_MUST_CHECK;
-void control_finish(struct gemmd_client *client);
+ * blocks up to timeout_msec. */
 int control_call(struct gemmd_client *client, struct msg_request *request,
                  struct msg_reply *ret_reply) GD_MUST_CHECK;
-int control_post(struct gemmd_client *client, const struct msg_request *request) GD_MUST_CHECK;
-int control_listen(struct gemmd_client *client, int timeout_msec) GD_MUST_CHECK;
 
-/* queue.c - tickets. A ticket id is serial << 24 | path << 16 | index; the path is a device index
- * or CLIENT_PATH_ZEROMQ. All but init, finish and ticket_path() with queue->lock held. */
-#define CLIENT_PATH_ZEROMQ 0xffu
-uint32_t ticket_path(uint64_t ticket_id);
-void queue_init(struct queue *queue);
-void queue_finish(struct queue *queue);
-int queue_open(struct queue *queue, uint32_t n_tickets,
-               uint32_t path) GD_MUST_CHECK;    /* 0, -ENOMEM */
-struct ticket *queue_take(struct queue *queue); /* IN_FLIGHT; NULL when all are in use */
-void queue_give(struct queue *queue, struct ticket *ticket);
-struct ticket *queue_find(struct queue *queue, uint64_t ticket_id); /* NULL: not in use */
-void queue_result(struct queue *queue, const struct request_result *result);
+/* submit.c - the queue a ticket came from; NULL when its path is none. */
+struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket);

@@ -1,6 +1,6 @@
-/* connection.c - opening, closing, and noticing that the daemon is gone. */
+/* connection.c - opening and closing. */
 #include <errno.h>
-#include <poll.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +46,11 @@ static int take_options(struct gemmd_client *client, const struct gemmd_options 
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_options.path %d is no path",
                              (int)client->options.path);
     }
+    if (client->options.timeout_msec == 0 || client->options.timeout_msec > INT_MAX) {
+        return client_refuse(STATUS_INVALID_ARGUMENT,
+                             "gemmd_options.timeout_msec %u is not in 1..%d",
+                             client->options.timeout_msec, INT_MAX);
+    }
     const char *name = client->options.name ? client->options.name : program_invocation_short_name;
     (void)snprintf(client->name, sizeof(client->name), "%s", name);
     client->options.name = client->name;
@@ -89,6 +94,12 @@ static int say_hello(struct gemmd_client *client)
     }
     client->welcome = packet.message.welcome;
     side_packet_finish(&packet);
+    uint32_t version = client->welcome.version;
+    if (version < SIDE_VERSION_MIN || version > SIDE_VERSION_MAX) {
+        return client_refuse(STATUS_VERSION,
+                             "the daemon chose protocol version %u, this library speaks %u to %u",
+                             version, SIDE_VERSION_MIN, SIDE_VERSION_MAX);
+    }
     return 0;
 }
 
@@ -97,7 +108,7 @@ static int connect_all(struct gemmd_client *client, const struct gemmd_options *
     int r = take_options(client, options);
     r = r != 0 ? r : connect_session(client);
     r = r != 0 ? r : say_hello(client);
-    return r != 0 ? r : control_init(client);
+    return r != 0 ? r : exchange_init(client);
 }
 
 int gemmd_open(const struct gemmd_options *options, gemmd_client_t **ret_client)
@@ -110,9 +121,10 @@ int gemmd_open(const struct gemmd_options *options, gemmd_client_t **ret_client)
         return client_fail_errno(-ENOMEM, "gemmd_open");
     }
     client->session_fd = -1;
+    client->exchange = (struct exchange){.sock = SOCK_NULL, .socket_fd = -1, .kick_fd = -1};
+    list_init(&client->exchange.calls);
     pthread_mutex_init(&client->side_lock, NULL);
     pthread_mutex_init(&client->lanes_lock, NULL);
-    pthread_mutex_init(&client->control.lock, NULL);
     queue_init(&client->zeromq);
     for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {
         queue_init(&client->lanes[i]);
@@ -131,25 +143,13 @@ void gemmd_close(gemmd_client_t *client)
     if (!client) {
         return;
     }
-    control_finish(client);
+    exchange_finish(client);
     for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {
         queue_finish(&client->lanes[i]);
     }
     queue_finish(&client->zeromq);
     cleanup_fd(&client->session_fd);
-    pthread_mutex_destroy(&client->control.lock);
     pthread_mutex_destroy(&client->lanes_lock);
     pthread_mutex_destroy(&client->side_lock);
     free(client);
-}
-
-bool client_is_connected(const struct gemmd_client *client)
-{
-    struct pollfd session = {.fd = client->session_fd, .events = POLLRDHUP};
-    return poll(&session, 1, 0) == 0;
-}
-
-int client_disconnected(const struct gemmd_client *client)
-{
-    return client_refuse(STATUS_DISCONNECTED, "the daemon at %s hung up", client->socket_dir);
 }

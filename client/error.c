@@ -36,3 +36,15 @@ int client_fail_errno(int negative_errno, const char *what)
 {
     return reason_errno(&last, negative_errno, "%s", what);
 }
+
+int client_fail_wire(uint32_t status, const char *text)
+{
+    const uint32_t status_max = 0xffff;
+    if (status == STATUS_OK || status > status_max) {
+        return client_refuse(STATUS_BAD_MESSAGE, "the daemon refused with status %u, which is none",
+                             status);
+    }
+    struct reason why;
+    (void)reason_set(&why, (int)status, "%s", text);
+    return client_fail(&why);
+}

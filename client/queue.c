@@ -5,15 +5,21 @@
  * one. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/client.h"
 
 #define INDEX_BITS 16u
 #define PATH_BITS  8u
 
-uint32_t ticket_path(uint64_t ticket_id)
+uint64_t ticket_id(uint64_t serial, uint32_t path, uint32_t index)
 {
-    return (uint32_t)(ticket_id >> INDEX_BITS) & 0xffu;
+    return serial << (INDEX_BITS + PATH_BITS) | (uint64_t)path << INDEX_BITS | index;
+}
+
+uint32_t ticket_path(uint64_t id)
+{
+    return (uint32_t)(id >> INDEX_BITS) & ((1u << PATH_BITS) - 1);
 }
 
 void queue_init(struct queue *queue)
@@ -36,11 +42,15 @@ void queue_finish(struct queue *queue)
     pthread_mutex_destroy(&queue->lock);
 }
 
-int queue_open(struct queue *queue, uint32_t n_tickets, uint32_t path)
+int queue_open(struct queue *queue, struct lane *lane, uint32_t n_tickets, uint32_t path)
 {
     queue->tickets = calloc(n_tickets, sizeof(*queue->tickets));
     if (!queue->tickets) {
         return -ENOMEM;
+    }
+    if (lane) {
+        queue->lane = *lane;
+        *lane = LANE_NULL;
     }
     queue->n_tickets = n_tickets;
     queue->path = path;
@@ -57,8 +67,7 @@ struct ticket *queue_take(struct queue *queue)
         queue->i_next = (queue->i_next + 1) % queue->n_tickets;
     }
     struct ticket *ticket = &queue->tickets[queue->i_next];
-    ticket->id = ++queue->n_serial << (INDEX_BITS + PATH_BITS) |
-                 (uint64_t)queue->path << INDEX_BITS | queue->i_next;
+    ticket->id = ticket_id(++queue->n_serial, queue->path, queue->i_next);
     ticket->state = TICKET_IN_FLIGHT;
     queue->n_in_use++;
     queue->i_next = (queue->i_next + 1) % queue->n_tickets;
@@ -72,11 +81,11 @@ void queue_give(struct queue *queue, struct ticket *ticket)
     queue->n_in_use--;
 }
 
-struct ticket *queue_find(struct queue *queue, uint64_t ticket_id)
+struct ticket *queue_find(struct queue *queue, uint64_t id)
 {
-    uint32_t index = (uint32_t)(ticket_id & ((1u << INDEX_BITS) - 1));
+    uint32_t index = (uint32_t)(id & ((1u << INDEX_BITS) - 1));
     if (index >= queue->n_tickets || queue->tickets[index].state == TICKET_FREE ||
-        queue->tickets[index].id != ticket_id) {
+        queue->tickets[index].id != id) {
         return NULL;
     }
     return &queue->tickets[index];
@@ -91,5 +100,16 @@ void queue_result(struct queue *queue, const struct request_result *result)
         ticket->result.text[REASON_TEXT_BYTES - 1] = '\0';
         ticket->state = TICKET_DONE;
         pthread_cond_broadcast(&queue->changed);
+    }
+}
+
+void queue_fail_all(struct queue *queue, const struct reason *why)
+{
+    struct request_result result = {.status = (uint32_t)why->status};
+    static_assert(sizeof(result.text) == sizeof(why->text), "a result holds any sentence");
+    memcpy(result.text, why->text, sizeof(result.text));
+    for (uint32_t i = 0; i < queue->n_tickets; i++) {
+        result.request_id = queue->tickets[i].id;
+        queue_result(queue, &result);
     }
 }

@@ -1,22 +1,32 @@
 /* session.c - questions and answers over the session socket. One at a time: the daemon answers in
- * order and never speaks first. */
+ * order and never speaks first. The answer to a question that was given up on may still come; it is
+ * skipped. */
 #include <errno.h>
+#include <poll.h>
 
 #include "client/client.h"
 
-static int judge_answer(struct side_packet *packet, const union side_message *question,
+bool session_is_alive(const struct gemmd_client *client)
+{
+    struct pollfd session = {.fd = client->session_fd, .events = POLLRDHUP};
+    return poll(&session, 1, 0) == 0;
+}
+
+int session_gone(const struct gemmd_client *client)
+{
+    return client_refuse(STATUS_DISCONNECTED, "the daemon at %s hung up", client->socket_dir);
+}
+
+static int judge_answer(const union side_message *answer, const union side_message *question,
                         enum side_type expected)
 {
-    const union side_message *answer = &packet->message;
     if (answer->header.sequence != question->header.sequence) {
         return client_refuse(STATUS_BAD_MESSAGE, "the daemon answered question %llu with %llu",
                              (unsigned long long)question->header.sequence,
                              (unsigned long long)answer->header.sequence);
     }
     if (answer->header.type == SIDE_REFUSED) {
-        struct reason why;
-        (void)reason_set(&why, (int)answer->refused.status, "%s", answer->refused.text);
-        return client_fail(&why);
+        return client_fail_wire(answer->refused.status, answer->refused.text);
     }
     if (answer->header.type != expected) {
         return client_refuse(STATUS_BAD_MESSAGE, "the daemon answered with message type %u, not %u",
@@ -25,21 +35,32 @@ static int judge_answer(struct side_packet *packet, const union side_message *qu
     return 0;
 }
 
-static int receive_answer(struct gemmd_client *client, struct side_packet *packet)
+static int receive_packet(struct gemmd_client *client, struct side_packet *ret_packet)
 {
-    struct reason why;
-    int r = side_receive(client->session_fd, packet, &why);
+    struct reason why = REASON_NULL;
+    int r = side_receive(client->session_fd, ret_packet, &why);
     if (r == 1) {
         return 0;
     }
     if (r == 0) {
-        return client_disconnected(client);
+        return session_gone(client);
     }
     if (r == -EAGAIN) {
         return client_refuse(STATUS_TIMEOUT, "the daemon did not answer within %u ms",
                              client->options.timeout_msec);
     }
     return r < 0 ? client_fail_errno(r, "receiving from the session socket") : client_fail(&why);
+}
+
+static int receive_answer(struct gemmd_client *client, uint64_t sequence,
+                          struct side_packet *ret_packet)
+{
+    int r = receive_packet(client, ret_packet);
+    while (r == 0 && ret_packet->message.header.sequence < sequence) {
+        side_packet_finish(ret_packet);
+        r = receive_packet(client, ret_packet);
+    }
+    return r;
 }
 
 static int ask_locked(struct gemmd_client *client, union side_message *question, int fd,
@@ -49,15 +70,15 @@ static int ask_locked(struct gemmd_client *client, union side_message *question,
     int r = side_send(client->session_fd, question, &fd, fd >= 0 ? 1 : 0);
     if (r < 0) {
         return r == -EPIPE || r == -ECONNRESET
-                   ? client_disconnected(client)
+                   ? session_gone(client)
                    : client_fail_errno(r, "sending on the session socket");
     }
     struct side_packet packet;
-    r = receive_answer(client, &packet);
+    r = receive_answer(client, question->header.sequence, &packet);
     if (r != 0) {
         return r;
     }
-    r = judge_answer(&packet, question, expected);
+    r = judge_answer(&packet.message, question, expected);
     if (r != 0) {
         side_packet_finish(&packet);
         return r;

@@ -66,6 +66,11 @@ int gemmd_find_weight(gemmd_client_t *client, const char *name, gemmd_weight_t *
     return r;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct gemmd_weight *)a)->name, ((const struct gemmd_weight *)b)->name);
+}
+
 int gemmd_list_weights(gemmd_client_t *client, const char *model, gemmd_weight_t **ret_weights,
                        size_t *ret_n)
 {
@@ -84,6 +89,9 @@ int gemmd_list_weights(gemmd_client_t *client, const char *model, gemmd_weight_t
     } else {
         for (uint32_t i = 0; i < n; i++) {
             take_weight(&reply.weights.items[i], &weights[i]);
+        }
+        if (n > 1) {
+            qsort(weights, n, sizeof(*weights), compare_names);
         }
         *ret_weights = weights;
         *ret_n = n;

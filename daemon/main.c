@@ -18,6 +18,7 @@ int main(int argc, char **argv)
     struct config config;
     struct reason why = REASON_NULL;
     bool is_check_only = false;
+    server_block_signals();
     int r = cmdline_parse(argc, argv, &config, &is_check_only, &why);
     r = r != 0 ? r : set_log(&config, &why);
     if (r != 0) {

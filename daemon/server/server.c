@@ -349,7 +349,7 @@ static int add_sources(struct server *server)
     return r < 0 ? err_raise(r) : 0;
 }
 
-static void block_signals(void)
+void server_block_signals(void)
 {
     sigset_t set;
     (void)sigemptyset(&set);
@@ -423,7 +423,6 @@ enum exit_code server_run(const struct config *config)
     } else {
         config_default_socket_dir(server->dir, sizeof(server->dir));
     }
-    block_signals();
     int r = set_up(server, &why);
     if (r == 0) {
         r = sd_event_loop(server->event);

@@ -4,6 +4,10 @@
 #include "daemon/server/config.h"
 #include "daemon/server/exit_code.h"
 
-/* server_run() - be the daemon until a signal, a lost device or a failure ends it. Blocks SIGTERM,
- * SIGINT, SIGHUP and ignores SIGPIPE for the process. Says on the log why it ends. */
+/* server_block_signals() - keep SIGTERM, SIGINT and SIGHUP for the loop and ignore SIGPIPE. First
+ * thing in main(): a signal that comes before it still kills. */
+void server_block_signals(void);
+
+/* server_run() - be the daemon until a signal, a lost device or a failure ends it, after
+ * server_block_signals(). Says on the log why it ends. */
 enum exit_code server_run(const struct config *config);

@@ -15,18 +15,14 @@ static const uint32_t standard_m[] = {1, 2, 4, 8, 16, 32, 64};
 /* ---- submit and cancel -------------------------------------------------------------------------
  */
 
-/* The worker of the device that the weight lies on. */
-static int find_worker(const struct call *call, uint64_t weight_id, struct worker **ret_worker,
-                       struct reason *why)
+/* The worker of the device that the weight lies on. For an unknown weight any will do: the refusal
+ * comes from the one function that judges requests of both paths, in the same words. */
+static struct worker *find_worker(const struct core *core, uint64_t weight_id)
 {
-    struct weight *weight = store_acquire(call->core->store, weight_id);
-    if (weight == NULL) {
-        return reason_set(why, STATUS_NOT_FOUND, "no weight with id %ju is resident",
-                          (uintmax_t)weight_id);
-    }
-    *ret_worker = call->core->workers[weight->device->index];
-    weight_unref(weight);
-    return 0;
+    struct weight *weight = store_acquire(core->store, weight_id);
+    uint32_t i_device = weight != NULL ? weight->device->index : 0;
+    (void)weight_unref(weight);
+    return core->workers[i_device];
 }
 
 int verb_submit(struct call *call, struct reason *why)
@@ -38,17 +34,12 @@ int verb_submit(struct call *call, struct reason *why)
         return reason_set(why, STATUS_EXISTS, "request %ju is in flight already",
                           (uintmax_t)desc.request_id);
     }
-    struct worker *worker = NULL;
-    int r = find_worker(call, desc.weight_id, &worker, why);
-    if (r != 0) {
-        return r;
-    }
-    r = replies_add_pending(replies, call->request->request_id, desc.request_id, call->route);
+    int r = replies_add_pending(replies, call->request->request_id, desc.request_id, call->route);
     if (r != 0) {
         return r;
     }
     struct worker_client client = session_as_client(call->session);
-    r = worker_submit(worker, &client, &desc, why);
+    r = worker_submit(find_worker(call->core, desc.weight_id), &client, &desc, why);
     if (r != 0) {
         free(replies_take_pending(replies, desc.request_id));
         return r;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 
 #define REFUSE(why, ...) reason_set((why), STATUS_BAD_CHECKPOINT, "the index " __VA_ARGS__)
@@ -40,43 +41,59 @@ static int compare_entries(const void *a, const void *b)
     return strcmp(x->tensor, y->tensor);
 }
 
-/* The distinct values of the map, sorted. */
-static int collect_shards(json_t *map, struct checkpoint_index *index, struct reason *why)
+/* Every value of the map, checked; borrowed from the JSON. */
+static int read_shard_names(json_t *map, const char **names, struct reason *why)
 {
-    const char **names = calloc(json_object_size(map), sizeof(*names));
-    index->shards = calloc(CHECKPOINT_SHARDS_MAX, sizeof(*index->shards));
-    int r = names && index->shards ? 0 : err_raise(-ENOMEM);
-    size_t n = 0;
     const char *tensor;
     json_t *value;
     json_object_foreach(map, tensor, value)
     {
         const char *shard = json_string_value(value);
-        if (r == 0) {
-            r = shard
-                    ? check_shard_name(tensor, shard, why)
-                    : REFUSE(why, "maps tensor '%s' to something that is not a file name", tensor);
+        if (!shard) {
+            return REFUSE(why, "maps tensor '%s' to something that is not a file name", tensor);
         }
-        if (r == 0) {
-            names[n++] = shard;
+        int r = check_shard_name(tensor, shard, why);
+        if (r != 0) {
+            return r;
         }
+        *names++ = shard;
     }
-    if (r == 0) {
-        qsort(names, n, sizeof(*names), compare_strings);
+    return 0;
+}
+
+static int add_shard(struct checkpoint_index *index, const char *name, struct reason *why)
+{
+    if (index->n_shards > 0 && strcmp(index->shards[index->n_shards - 1], name) == 0) {
+        return 0;
     }
-    for (size_t i = 0; r == 0 && i < n; i++) {
-        if (i > 0 && strcmp(names[i], names[i - 1]) == 0) {
-            continue;
-        }
-        if (index->n_shards == CHECKPOINT_SHARDS_MAX) {
-            r = REFUSE(why, "names more than %d shards", CHECKPOINT_SHARDS_MAX);
-            break;
-        }
-        index->shards[index->n_shards] = strdup(names[i]);
-        r = index->shards[index->n_shards] ? 0 : err_raise(-ENOMEM);
-        index->n_shards += r == 0;
+    if (index->n_shards == CHECKPOINT_SHARDS_MAX) {
+        return REFUSE(why, "names more than %d shards", CHECKPOINT_SHARDS_MAX);
     }
-    free(names);
+    index->shards[index->n_shards] = strdup(name);
+    if (!index->shards[index->n_shards]) {
+        return err_raise(-ENOMEM);
+    }
+    index->n_shards++;
+    return 0;
+}
+
+/* The distinct values of the map, sorted. */
+static int collect_shards(json_t *map, struct checkpoint_index *index, struct reason *why)
+{
+    size_t n_names = json_object_size(map);
+    CLEAN_FREE const char **names = calloc(n_names, sizeof(*names));
+    index->shards = calloc(CHECKPOINT_SHARDS_MAX, sizeof(*index->shards));
+    if (!names || !index->shards) {
+        return err_raise(-ENOMEM);
+    }
+    int r = read_shard_names(map, names, why);
+    if (r != 0) {
+        return r;
+    }
+    qsort(names, n_names, sizeof(*names), compare_strings);
+    for (size_t i = 0; i < n_names && r == 0; i++) {
+        r = add_shard(index, names[i], why);
+    }
     return r;
 }
 

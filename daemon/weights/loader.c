@@ -127,19 +127,17 @@ static void end_job(struct loader *loader, struct job *job, enum job_state state
 /* ---- running -----------------------------------------------------------------------------------
  */
 
-/* What serves a name may have changed between the queueing of a LOAD and its turn.
- * Return: 0 nothing does, STATUS_EXISTS another path does, -EALREADY this one does. */
+/* Is the name served already? From another path, that is STATUS_EXISTS. */
 static int check_served(struct store *store, const struct loader_request *request,
-                        struct reason *why)
+                        bool *ret_is_served, struct reason *why)
 {
     struct store_model *held = store_hold(store, request->name);
-    if (!held) {
-        return 0;
-    }
-    int r = -EALREADY;
-    if (strcmp(store_held(held)->path, request->path) != 0) {
+    int r = 0;
+    if (held && strcmp(store_held(held)->path, request->path) != 0) {
         r = reason_set(why, STATUS_EXISTS, "model '%.100s' is loaded from another path, '%.150s'",
                        request->name, store_held(held)->path);
+    } else {
+        *ret_is_served = held != NULL;
     }
     store_release(held);
     return r;
@@ -183,11 +181,23 @@ static int load_from(struct loader *loader, struct job *job, const char *path,
     return 0;
 }
 
+static void report_served(struct job *job)
+{
+    (void)snprintf(job->report, sizeof(job->report), "model '%s' is served already",
+                   job->request.name);
+}
+
+/* What serves the name is asked again: it may have changed while the job waited. */
 static int run_load(struct loader *loader, struct job *job, struct reason *why)
 {
-    int r = check_served(loader->store, &job->request, why);
+    bool is_served = false;
+    int r = check_served(loader->store, &job->request, &is_served, why);
     if (r != 0) {
-        return r == -EALREADY ? 0 : r;
+        return r;
+    }
+    if (is_served) {
+        report_served(job);
+        return 0;
     }
     return load_from(loader, job, job->request.path, job->request.device, why);
 }
@@ -408,16 +418,10 @@ static struct job *find_twin(struct loader *loader, const struct loader_request 
     return NULL;
 }
 
-/* Decide without queueing, where that is possible: *ret_is_served for a LOAD that is done already.
- */
+/* RELOAD and VERIFY are about something that is there. */
 static int check_subject(struct loader *loader, const struct loader_request *request,
-                         bool *ret_is_served, struct reason *why)
+                         struct reason *why)
 {
-    if (request->kind == LOADER_JOB_LOAD) {
-        int r = check_served(loader->store, request, why);
-        *ret_is_served = r == -EALREADY;
-        return r == -EALREADY ? 0 : r;
-    }
     struct store_model *held = hold_subject(loader, request);
     store_release(held);
     bool is_there = held != NULL;
@@ -426,7 +430,6 @@ static int check_subject(struct loader *loader, const struct loader_request *req
         is_there = weight != NULL;
         weight_unref(weight);
     }
-    *ret_is_served = false;
     return is_there ? 0 : not_found(request, why);
 }
 
@@ -445,35 +448,40 @@ static int check_queue(struct loader *loader, struct reason *why)
     return 0;
 }
 
-/* Under the mutex. *ret_job is taken over (queued or ended) on success only. */
+/* Everything that can refuse a job which has no twin. */
+static int check_admission(struct loader *loader, const struct loader_request *request,
+                           bool *ret_is_served, struct reason *why)
+{
+    int r = request->kind == LOADER_JOB_LOAD
+                ? check_served(loader->store, request, ret_is_served, why)
+                : check_subject(loader, request, why);
+    return r != 0 || *ret_is_served ? r : check_queue(loader, why);
+}
+
+/* Under the mutex. On success the request is a job of the list: its twin, in which case `job` is
+ * still the caller's, or `job` itself. */
 static int admit_job(struct loader *loader, struct job *job, uint64_t *ret_job_id,
-                     bool *ret_is_taken, struct reason *why)
+                     struct reason *why)
 {
     struct job *twin = find_twin(loader, &job->request);
-    *ret_is_taken = false;
-    if (twin && strcmp(twin->request.path, job->request.path) == 0) {
-        *ret_job_id = twin->id;
-        return 0;
-    }
-    if (twin) {
+    if (twin && strcmp(twin->request.path, job->request.path) != 0) {
         return reason_set(why, STATUS_EXISTS, "model '%.100s' is being loaded from '%.150s'",
                           twin->request.name, twin->request.path);
     }
-    bool is_served;
-    int r = check_subject(loader, &job->request, &is_served, why);
-    if (r == 0 && !is_served) {
-        r = check_queue(loader, why);
+    if (twin) {
+        *ret_job_id = twin->id;
+        return 0;
     }
+    bool is_served = false;
+    int r = check_admission(loader, &job->request, &is_served, why);
     if (r != 0) {
         return r;
     }
-    *ret_is_taken = true;
     job->id = ++loader->last_id;
     *ret_job_id = job->id;
     list_append(&loader->jobs, &job->link);
     if (is_served) {
-        (void)snprintf(job->report, sizeof(job->report), "model '%s' is served already",
-                       job->request.name);
+        report_served(job);
         end_job(loader, job, JOB_DONE);
     }
     pthread_cond_broadcast(&loader->changed);
@@ -491,9 +499,9 @@ int loader_start(struct loader *loader, const struct loader_request *request, ui
     if (r != 0) {
         return r;
     }
-    bool is_taken;
     pthread_mutex_lock(&loader->mutex);
-    r = admit_job(loader, job, ret_job_id, &is_taken, why);
+    r = admit_job(loader, job, ret_job_id, why);
+    bool is_taken = job->id != 0;
     pthread_mutex_unlock(&loader->mutex);
     if (!is_taken) {
         job_free(job);

@@ -19,6 +19,7 @@ struct progress {
     char step[MSG_NAME_BYTES];
 };
 
+/* progress_init() - nothing done, nothing to do. progress_finish() - nobody may look any more. */
 void progress_init(struct progress *progress);
 void progress_finish(struct progress *progress);
 

@@ -55,6 +55,7 @@ struct model {
     double load_seconds;
 };
 
+/* store_new() - empty. 0 or -ENOMEM. store_free() - drops the models; NULL in, NULL out. */
 int store_new(struct store **ret_store) GD_MUST_CHECK;
 struct store *store_free(struct store *store);
 

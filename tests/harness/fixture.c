@@ -82,11 +82,8 @@ void fixture_finish(struct fixture *fixture)
 static void become_daemon(const struct fixture *fixture, const struct fixture_options *options,
                           const char *config_path)
 {
-    char program[1024];
-    const char *build_dir = getenv("GEMMD_BUILD_DIR");
-    (void)snprintf(program, sizeof(program), "%s/daemon/gemmd",
-                   build_dir != NULL ? build_dir : ".");
-    const char *argv[8] = {program, "--config", config_path, "--socket-dir", fixture->socket_dir};
+    const char *argv[8] = {GEMMD_PROGRAM,  "--config",          config_path,
+                           "--socket-dir", fixture->socket_dir, NULL};
     if (options->model != NULL) {
         argv[5] = "--model";
         argv[6] = options->model;
@@ -99,8 +96,8 @@ static void become_daemon(const struct fixture *fixture, const struct fixture_op
         _exit(126);
     }
     (void)close(log_fd);
-    (void)execv(program, (char *const *)(uintptr_t)argv);
-    (void)fprintf(stderr, "%s: %s\n", program, strerror(errno));
+    (void)execv(GEMMD_PROGRAM, (char *const *)(uintptr_t)argv);
+    (void)fprintf(stderr, "%s: %s\n", GEMMD_PROGRAM, strerror(errno));
     _exit(127);
 }
 

@@ -12,12 +12,15 @@ struct temp_folder {
     char path[256];
 };
 
+/* temp_folder_init() - a new one, under TMPDIR or /tmp. _finish() removes it with all that is in
+ * it. */
 void temp_folder_init(struct temp_folder *folder);
-void temp_folder_finish(struct temp_folder *folder); /* removes it with all that is in it */
+void temp_folder_finish(struct temp_folder *folder);
 
 /* temp_path() - "FOLDER/NAME"; one of a few static buffers, good for the next seven calls. */
 const char *temp_path(const struct temp_folder *folder, const char *name);
 
+/* write_bytes() / write_text() - a whole file, replacing what was there. */
 void write_bytes(const char *path, const void *bytes, uint64_t size_bytes);
 void write_text(const char *path, const char *text);
 
@@ -31,6 +34,7 @@ struct tensor_file {
     uint64_t data_bytes;
 };
 
+/* tensor_file_init() - no tensors. _finish() frees; the file on disk stays. */
 void tensor_file_init(struct tensor_file *file);
 void tensor_file_finish(struct tensor_file *file);
 
@@ -63,6 +67,7 @@ struct gptq_layer {
     const int32_t *g_idx;
 };
 
+/* tensor_file_add_gptq() - NAME.qweight, qzeros, scales and, if given, g_idx. */
 void tensor_file_add_gptq(struct tensor_file *file, const struct gptq_layer *layer);
 
 /* The same with one code and one scale (binary16) throughout. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "ipc/codec.h"
@@ -288,6 +289,32 @@ static void test_status_and_explanation(void **state)
     (void)close(fd);
 }
 
+/* Ask, never read: hung up when the queues and the outbox are full, and nobody else notices (T45).
+ */
+static void test_who_does_not_read_is_hung_up(void **state)
+{
+    (void)state;
+    int fd = dial();
+    struct side_packet welcome = say_hello(fd);
+    struct sock sock = SOCK_NULL;
+    const struct msg_request status = {.request_id = 1, .verb = MSG_VERB_STATUS};
+    uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    uint8_t byte;
+    bool is_hung_up = false;
+    dial_control(&sock, welcome.message.welcome.token);
+    assert_int_equal(codec_encode_request(&status, &bytes, &n_bytes), 0);
+    for (uint32_t i = 0; i < 50000 && !is_hung_up; i++) {
+        (void)!sock_send_request(&sock, bytes, n_bytes, 100);
+        is_hung_up = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+    }
+    assert_true(is_hung_up);
+    free(bytes);
+    sock_finish(&sock);
+    (void)close(fd);
+    check_product(GEMMD_PATH_ZEROMQ, TEST_PLAIN, 1);
+}
+
 static void test_sigterm_ends_it_cleanly(void **state)
 {
     (void)state;
@@ -315,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_strangers_and_garbage_are_answered),
         cmocka_unit_test(test_repeating_a_verb_gives_the_same_answer),
         cmocka_unit_test(test_status_and_explanation),
+        cmocka_unit_test(test_who_does_not_read_is_hung_up),
         cmocka_unit_test(test_sigterm_ends_it_cleanly),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -20,8 +20,9 @@ struct fake_device {
     uint32_t n_waiting;
 };
 
+/* fake_device_init() - open gate, endless memory. _finish() - every region must be gone. */
 void fake_device_init(struct fake_device *fake);
-void fake_device_finish(struct fake_device *fake); /* every region must be gone */
+void fake_device_finish(struct fake_device *fake);
 
 /* A closed gate keeps region_new() from returning. await_waiter() returns once somebody is there.
  */

@@ -66,11 +66,12 @@ static void test_too_many_shards(void **state)
     (void)state;
     char json[64 * (CHECKPOINT_SHARDS_MAX + 2)] = "{\"weight_map\":{";
     for (uint32_t i = 0; i <= CHECKPOINT_SHARDS_MAX; i++) {
-        size_t used = strlen(json);
-        (void)snprintf(json + used, sizeof(json) - used, "%s\"t%u\":\"%u.safetensors\"",
-                       i ? "," : "", i, i);
+        size_t end = strlen(json);
+        (void)snprintf(json + end, sizeof(json) - end, "%s\"t%u\":\"%u.safetensors\"", i ? "," : "",
+                       i, i);
     }
-    strcat(json, "}}");
+    size_t used = strlen(json);
+    (void)snprintf(json + used, sizeof(json) - used, "}}");
     struct checkpoint_index index;
     struct reason why;
     assert_int_equal(checkpoint_index_parse(json, strlen(json), &index, &why),

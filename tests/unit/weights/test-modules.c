@@ -85,7 +85,8 @@ static int find_in(const char *tensors, const struct quant_config *config)
         }
         append_entry(json, sizeof(json), &offset, name, dtype, shape, (uint64_t)n_rows * n_cols);
     }
-    strcat(json, "}");
+    size_t used = strlen(json);
+    (void)snprintf(json + used, sizeof(json) - used, "}");
     forget();
     write_safetensors(temp_path(&f.folder, "model.safetensors"), json, offset);
     assert_int_equal(checkpoint_open(f.folder.path, &f.warnings, &f.checkpoint, &f.why), 0);

@@ -1,0 +1,31 @@
+/* status_document.h - the daemon's STATUS document, asked over a session of its own, so that a test
+ * can watch what the daemon believes to hold. */
+#pragma once
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "tests/harness/fixture.h"
+
+/* What clients make the daemon hold, and what it counts. The asking session is in it. */
+struct status_counts {
+    uint64_t n_sessions;
+    uint64_t n_buffers;
+    uint64_t buffer_bytes;
+    uint64_t n_fds; /* charged to clients */
+    uint64_t n_in_flight;
+    uint64_t n_lanes;
+    uint64_t n_launches;
+    uint64_t n_shared_launches;
+    uint64_t n_bad_messages;
+    uint64_t n_bad_framing;
+    uint64_t n_corrupt_lanes;
+};
+
+json_t *status_document_read(const struct fixture *fixture); /* the caller's; never NULL */
+void status_counts_read(const struct fixture *fixture, struct status_counts *ret_counts);
+
+/* status_counts_settle() - until no request is in flight and only the asking session is left, or
+ * timeout_seconds have passed; the last look is in *ret_counts either way. */
+void status_counts_settle(const struct fixture *fixture, double timeout_seconds,
+                          struct status_counts *ret_counts);

@@ -1,0 +1,91 @@
+/* fixture.h - what the client's tests share: cmocka, a fake daemon with a client, one product. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "client/include/gemmd.h"
+#include "tests/unit/client/fake_daemon.h"
+
+#define FIXTURE_TIMEOUT_MSEC 100u /* shorter than FAKE_LATE_MSEC */
+
+struct fixture {
+    struct fake_daemon *fake;
+    gemmd_client_t *client;
+    gemmd_weight_t weight;
+    gemmd_buffer_t *x;
+    gemmd_buffer_t *y;
+};
+
+static inline struct gemmd_options fixture_options(const struct fixture *fixture,
+                                                   enum gemmd_path path)
+{
+    struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    options.socket_dir = fake_dir(fixture->fake);
+    options.timeout_msec = FIXTURE_TIMEOUT_MSEC;
+    options.path = path;
+    return options;
+}
+
+/* A client with buffers for 64 rows; x counts from 0. */
+static inline void fixture_open(struct fixture *fixture, enum gemmd_path path)
+{
+    fixture->fake = fake_new();
+    struct gemmd_options options = fixture_options(fixture, path);
+    options.timeout_msec = 5000; /* building it must not fail on a loaded machine */
+    assert_int_equal(gemmd_open(&options, &fixture->client), GEMMD_OK);
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &fixture->weight), GEMMD_OK);
+    const uint64_t n_bytes = 64 * FAKE_K * sizeof(float);
+    assert_int_equal(gemmd_buffer_alloc(fixture->client, 0, n_bytes, &fixture->x), GEMMD_OK);
+    assert_int_equal(gemmd_buffer_alloc(fixture->client, 0, n_bytes, &fixture->y), GEMMD_OK);
+    float *x = gemmd_buffer_data(fixture->x);
+    for (uint32_t i = 0; i < 64 * FAKE_K; i++) {
+        x[i] = (float)i;
+    }
+}
+
+static inline void fixture_close(struct fixture *fixture)
+{
+    gemmd_buffer_free(fixture->x);
+    gemmd_buffer_free(fixture->y);
+    gemmd_close(fixture->client);
+    fake_free(fixture->fake);
+    *fixture = (struct fixture){0};
+}
+
+/* The product of row `row` alone, into row `row` of y. */
+static inline struct gemmd_gemm fixture_gemm(const struct fixture *fixture, uint32_t row)
+{
+    struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
+    gemm.weight = &fixture->weight;
+    gemm.x = fixture->x;
+    gemm.y = fixture->y;
+    gemm.x_offset_bytes = row * FAKE_K * sizeof(float);
+    gemm.y_offset_bytes = row * FAKE_N * sizeof(float);
+    gemm.m = 1;
+    return gemm;
+}
+
+static inline void fixture_check_row(const struct fixture *fixture, uint32_t row)
+{
+    const float *x = gemmd_buffer_data(fixture->x);
+    const float *y = gemmd_buffer_data(fixture->y);
+    for (uint32_t i = row * FAKE_N; i < (row + 1) * FAKE_N; i++) {
+        assert_true(y[i] == 2 * x[i]);
+    }
+}
+
+static inline uint64_t fixture_now_msec(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+#define assert_says(part) assert_non_null(strstr(gemmd_last_error(), part))

@@ -1,0 +1,164 @@
+/* test-connection.c - opening, buffers, and daemons that misbehave on the session socket. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/unit/client/fixture.h"
+
+static int set_up(void **state)
+{
+    *state = fake_new();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fake_free(*state);
+    return 0;
+}
+
+static int open_with(struct fake_daemon *fake, uint32_t quirks, gemmd_client_t **ret_client)
+{
+    struct fixture fixture = {.fake = fake};
+    struct gemmd_options options = fixture_options(&fixture, GEMMD_PATH_RING);
+    fake_set(fake, quirks);
+    return gemmd_open(&options, ret_client);
+}
+
+static void test_hello_misbehaviour(void **state)
+{
+    static const struct {
+        uint32_t quirk;
+        int status;
+        const char *says;
+    } cases[] = {
+        {FAKE_HANG_UP, GEMMD_DISCONNECTED, "hung up"},
+        {FAKE_REFUSE, GEMMD_QUOTA, "3 of 3 are in use"},
+        {FAKE_REFUSE_WITH_OK, GEMMD_BAD_MESSAGE, "status 0, which is none"},
+        {FAKE_WRONG_VERSION, GEMMD_VERSION, "protocol version 99"},
+        {FAKE_LATE_ANSWER, GEMMD_TIMEOUT, "within 100 ms"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        gemmd_client_t *client = NULL;
+        assert_int_equal(open_with(*state, cases[i].quirk, &client), cases[i].status);
+        assert_null(client);
+        assert_says(cases[i].says);
+    }
+}
+
+static void test_no_daemon(void **state)
+{
+    (void)state;
+    struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    gemmd_client_t *client = NULL;
+    options.socket_dir = "/nonexistent/folder";
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_DISCONNECTED);
+    assert_says("/nonexistent/folder/session");
+    char longest[101];
+    memset(longest, 'a', 100);
+    longest[100] = '\0';
+    options.socket_dir = longest;
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_INVALID_ARGUMENT);
+    assert_says("99 bytes");
+    longest[99] = '\0';
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_DISCONNECTED);
+}
+
+static void test_bad_options(void **state)
+{
+    (void)state;
+    gemmd_client_t *client = NULL;
+    struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    options.struct_bytes--;
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_INVALID_ARGUMENT);
+    assert_says("struct_bytes");
+    options = (struct gemmd_options)GEMMD_OPTIONS_INIT;
+    options.timeout_msec = 0;
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_INVALID_ARGUMENT);
+    assert_says("timeout_msec 0");
+    options = (struct gemmd_options)GEMMD_OPTIONS_INIT;
+    options.path = (enum gemmd_path)7;
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_INVALID_ARGUMENT);
+    assert_says("path 7");
+    assert_int_equal(gemmd_open(NULL, NULL), GEMMD_INVALID_ARGUMENT);
+    gemmd_close(NULL);
+}
+
+static void test_buffer_misbehaviour(void **state)
+{
+    static const struct {
+        uint32_t quirk;
+        int status;
+    } cases[] = {
+        {FAKE_REFUSE, GEMMD_QUOTA},           {FAKE_REFUSE_WITH_OK, GEMMD_BAD_MESSAGE},
+        {FAKE_WRONG_TYPE, GEMMD_BAD_MESSAGE}, {FAKE_NO_FDS, GEMMD_BAD_MESSAGE},
+        {FAKE_SMALL_REGION, GEMMD_INTERNAL},  {FAKE_HANG_UP, GEMMD_DISCONNECTED},
+    };
+    gemmd_client_t *client = NULL;
+    assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        gemmd_buffer_t *buffer = NULL;
+        fake_set(*state, cases[i].quirk);
+        assert_int_equal(gemmd_buffer_alloc(client, 0, 100000, &buffer), cases[i].status);
+        assert_null(buffer);
+    }
+    gemmd_close(client);
+}
+
+/* The answer to the question that timed out comes while the next one is asked. */
+static void test_late_answer_is_skipped(void **state)
+{
+    gemmd_client_t *client = NULL;
+    gemmd_buffer_t *buffer = NULL;
+    assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
+    fake_set(*state, FAKE_LATE_ANSWER);
+    assert_int_equal(gemmd_buffer_alloc(client, 0, 100, &buffer), GEMMD_TIMEOUT);
+    assert_int_equal(gemmd_buffer_alloc(client, 0, 5000, &buffer), GEMMD_OK);
+    assert_int_equal(gemmd_buffer_bytes(buffer), 5000);
+    memset(gemmd_buffer_data(buffer), 1, 5000);
+    gemmd_buffer_free(buffer);
+    gemmd_close(client);
+}
+
+static void test_import(void **state)
+{
+    gemmd_client_t *client = NULL;
+    gemmd_buffer_t *buffer = NULL;
+    assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, 8192), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(gemmd_buffer_import_fd(client, 0, fd, 8192, &buffer), GEMMD_OK);
+    ((char *)gemmd_buffer_data(buffer))[8191] = 'z';
+    char last = 0;
+    assert_int_equal(pread(fd, &last, 1, 8191), 1); /* the fd is still ours, the memory shared */
+    assert_int_equal(last, 'z');
+    gemmd_buffer_free(buffer);
+    assert_int_equal(gemmd_buffer_import_fd(client, 0, -1, 8192, &buffer), GEMMD_INVALID_ARGUMENT);
+    assert_int_equal(close(fd), 0);
+    gemmd_close(client);
+}
+
+static void test_null_buffers(void **state)
+{
+    (void)state;
+    gemmd_buffer_t *buffer = NULL;
+    assert_int_equal(gemmd_buffer_alloc(NULL, 0, 1, &buffer), GEMMD_INVALID_ARGUMENT);
+    assert_null(gemmd_buffer_data(NULL));
+    assert_int_equal(gemmd_buffer_bytes(NULL), 0);
+    gemmd_buffer_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_hello_misbehaviour, set_up, tear_down),
+        cmocka_unit_test(test_no_daemon),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test_setup_teardown(test_buffer_misbehaviour, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_late_answer_is_skipped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_import, set_up, tear_down),
+        cmocka_unit_test(test_null_buffers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* test-control.c - verbs, and daemons that misbehave on the control socket. */
+#include <stdlib.h>
+
+#include "tests/unit/client/fixture.h"
+
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+    fixture = (struct fixture){.fake = fake_new()};
+    struct gemmd_options options = fixture_options(&fixture, GEMMD_PATH_RING);
+    *state = &fixture;
+    return gemmd_open(&options, &fixture.client);
+}
+
+static int tear_down(void **state)
+{
+    fixture_close(*state);
+    return 0;
+}
+
+static void test_find_and_list(void **state)
+{
+    struct fixture *fixture = *state;
+    gemmd_weight_t weight;
+    gemmd_weight_t *weights = NULL;
+    size_t n = 0;
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_OK);
+    assert_int_equal(weight.struct_bytes, sizeof(weight));
+    assert_int_equal(weight.n, FAKE_N);
+    assert_int_equal(weight.act_dtype, GEMMD_BF16);
+    assert_string_equal(weight.name, "m/w");
+    assert_int_equal(gemmd_list_weights(fixture->client, NULL, &weights, &n), GEMMD_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(weights[0].name, "m/a"); /* sorted, though the daemon did not */
+    assert_string_equal(weights[1].name, "m/b");
+    free(weights);
+}
+
+static void test_refusal_reaches_the_user(void **state)
+{
+    struct fixture *fixture = *state;
+    gemmd_weight_t weight;
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/missing", &weight), GEMMD_NOT_FOUND);
+    assert_string_equal(gemmd_last_error(), "no weight is called 'm/missing'");
+    char name[300];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    assert_int_equal(gemmd_find_weight(fixture->client, name, &weight), GEMMD_INVALID_ARGUMENT);
+    assert_says("299 bytes");
+    assert_int_equal(gemmd_find_weight(fixture->client, NULL, &weight), GEMMD_INVALID_ARGUMENT);
+}
+
+/* The second call gets its own answer, not the first one's. */
+static void test_late_reply_is_skipped(void **state)
+{
+    struct fixture *fixture = *state;
+    gemmd_weight_t weight;
+    fake_set(fixture->fake, FAKE_LATE_REPLY);
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/first", &weight), GEMMD_TIMEOUT);
+    assert_says("within 100 ms");
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/second", &weight), GEMMD_OK);
+    assert_string_equal(weight.name, "m/second");
+}
+
+static void test_nonsense_replies(void **state)
+{
+    static const struct {
+        uint32_t quirk;
+        int status;
+    } cases[] = {
+        {FAKE_NO_REPLY, GEMMD_TIMEOUT},
+        {FAKE_GARBAGE_REPLY, GEMMD_BAD_MESSAGE},
+        {FAKE_WRONG_BODY, GEMMD_BAD_MESSAGE},
+        {FAKE_WRONG_STATUS, GEMMD_BAD_MESSAGE},
+    };
+    struct fixture *fixture = *state;
+    gemmd_weight_t weight;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        fake_set(fixture->fake, cases[i].quirk);
+        assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), cases[i].status);
+    }
+    fake_set(fixture->fake, 0); /* and the connection is as good as before */
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_OK);
+}
+
+static void test_dead_daemon_is_noticed(void **state)
+{
+    struct fixture *fixture = *state;
+    gemmd_weight_t weight;
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_OK);
+    fake_die(fixture->fake);
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_DISCONNECTED);
+    assert_says("hung up");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_find_and_list, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_refusal_reaches_the_user, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_late_reply_is_skipped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_nonsense_replies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dead_daemon_is_noticed, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
