@@ -89,7 +89,7 @@ static void print_errors(const struct walk_plan *plan, const struct walk *walks,
         const struct error_sum *error = &walks[i].error;
 
         printf("            process %" PRIu32
-               ", %-4s: relative error %.1e, largest %.2f of its tolerance\n",
+               ", %-4s: relative error %.1e, largest %.2g of its tolerance\n",
                i, value_name(walks[i].dtype), sqrt(error->squared_error / error->squared_product),
                error->worst_share);
     }
