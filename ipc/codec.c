@@ -702,8 +702,9 @@ int codec_decode_request(const uint8_t *bytes, size_t n_bytes, struct msg_reques
     struct arena arena;
     ProtobufCAllocator allocator = {.alloc = allocate, .free = release, .allocator_data = &arena};
     struct reader reader = {.why = why};
-    struct msg_request request = {.verb = MSG_VERB_NONE};
+    struct msg_request request;
 
+    memset(&request, 0, sizeof(request)); /* all of the union, which an initialiser need not do */
     arena_init(&arena, CODEC_REQUEST_ARENA_BYTES);
     Gemmd__Wire__Request *wire = gemmd__wire__request__unpack(&allocator, n_bytes, bytes);
     if (wire == NULL) {
@@ -884,8 +885,9 @@ int codec_decode_reply(const uint8_t *bytes, size_t n_bytes, struct msg_reply *r
     struct arena arena;
     ProtobufCAllocator allocator = {.alloc = allocate, .free = release, .allocator_data = &arena};
     struct reader reader = {.why = why};
-    struct msg_reply reply = MSG_REPLY_NULL;
+    struct msg_reply reply;
 
+    memset(&reply, 0, sizeof(reply));
     arena_init(&arena, CODEC_REPLY_ARENA_BYTES);
     Gemmd__Wire__Reply *wire = gemmd__wire__reply__unpack(&allocator, n_bytes, bytes);
     if (wire == NULL) {

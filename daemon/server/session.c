@@ -84,9 +84,11 @@ struct session *session_free(struct session *session)
 
 void session_detach(struct session *session, struct core *core)
 {
-    session->n_detaching = core->n_devices;
     for (uint32_t i = 0; i < core->n_devices; i++) {
-        worker_detach(core->workers[i], session->id);
+        if (core->workers[i] != NULL) { /* at the very end they have gone already */
+            session->n_detaching++;
+            worker_detach(core->workers[i], session->id);
+        }
     }
 }
 
