@@ -149,6 +149,9 @@ int exchange_send(struct gemmd_client *client, const struct msg_request *request
     r = sock_send_request(&client->exchange.sock, bytes, n_bytes,
                           (int)client->options.timeout_msec);
     exchange_drain(client);
+    if (r < 0 && !session_is_alive(client)) {
+        return session_gone(client);
+    }
     if (r == -ETIMEDOUT) {
         return client_refuse(STATUS_TIMEOUT, "the daemon did not take a message within %u ms",
                              client->options.timeout_msec);

@@ -98,13 +98,11 @@ int command_explain(struct tool *tool, int argc, char **argv)
     if (r != 0) {
         return r;
     }
-    r = control_call(tool->client, &request, &reply);
+    r = tool_call(tool, &request, MSG_BODY_EXPLANATION, &reply);
     if (r != 0) {
-        return tool_fail(r);
+        return r;
     }
-    r = reply.body == MSG_BODY_EXPLANATION
-            ? print_explanation(tool, &reply)
-            : tool_fail(client_refuse(STATUS_BAD_MESSAGE, "the daemon's reply explains nothing"));
+    r = print_explanation(tool, &reply);
     msg_reply_finish(&reply);
     return r;
 }

@@ -94,11 +94,20 @@ static enum gemmd_dtype choose_act(const struct gemm_task *task)
 static int prepare(struct tool *tool, struct gemm_task *task)
 {
     struct reason why = REASON_NULL;
-    int r = gemmd_find_weight(tool->client, task->weight_name, &task->weight);
+    int r = tool_connect(tool);
+    if (r != 0) {
+        return r;
+    }
+    r = gemmd_find_weight(tool->client, task->weight_name, &task->weight);
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }
     task->act_dtype = choose_act(task);
+    if (task->act_dtype < GEMMD_F32 || task->act_dtype > GEMMD_BF16) {
+        return tool_fail(client_refuse(STATUS_BAD_MESSAGE,
+                                       "the daemon gives %s activations of type %d",
+                                       task->weight_name, (int)task->act_dtype));
+    }
     r = npy_read(task->in_path, &task->shape, &task->x, &why);
     if (r != 0) {
         return tool_fail(r < 0 ? client_fail_errno(r, task->in_path) : client_fail(&why));
@@ -113,22 +122,42 @@ static int prepare(struct tool *tool, struct gemm_task *task)
     return task->msec ? 0 : tool_fail(client_fail_errno(-ENOMEM, "gemm"));
 }
 
+static uint32_t act_bytes(const struct gemm_task *task)
+{
+    return dtype_bytes((enum dtype)task->act_dtype);
+}
+
+static void narrow(const struct gemm_task *task)
+{
+    uint64_t n = task->shape.n_rows * task->weight.k;
+    uint16_t *x = gemmd_buffer_data(task->x_buffer);
+    if (task->act_dtype == GEMMD_F32) {
+        memcpy(x, task->x, n * sizeof(float));
+        return;
+    }
+    bool is_bf16 = task->act_dtype == GEMMD_BF16;
+    for (uint64_t i = 0; i < n; i++) {
+        x[i] = is_bf16 ? bf16_from_f32(task->x[i]) : half_from_f32(task->x[i]);
+    }
+}
+
 static int share_buffers(struct tool *tool, struct gemm_task *task)
 {
     uint64_t m = num_max(task->shape.n_rows, 1);
-    uint64_t x_bytes = m * task->weight.k * 2;
-    uint64_t y_bytes = m * task->weight.n * sizeof(float);
+    uint64_t y_elems;
+    uint64_t y_bytes;
+    if (!num_mul(m, task->weight.n, &y_elems) || !num_mul(y_elems, sizeof(float), &y_bytes)) {
+        return tool_fail(client_refuse(STATUS_NO_SPACE, "y has %llu rows of %u: over 2^64 bytes",
+                                       (unsigned long long)m, task->weight.n));
+    }
+    uint64_t x_bytes = m * task->weight.k * act_bytes(task); /* x is in memory, so this fits */
     int r = gemmd_buffer_alloc(tool->client, task->weight.device_index, x_bytes, &task->x_buffer);
     r = r ? r
           : gemmd_buffer_alloc(tool->client, task->weight.device_index, y_bytes, &task->y_buffer);
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }
-    uint16_t *x = gemmd_buffer_data(task->x_buffer);
-    bool is_bf16 = task->act_dtype == GEMMD_BF16;
-    for (uint64_t i = 0; i < task->shape.n_rows * task->weight.k; i++) {
-        x[i] = is_bf16 ? bf16_from_f32(task->x[i]) : half_from_f32(task->x[i]);
-    }
+    narrow(task);
     return 0;
 }
 
@@ -145,7 +174,7 @@ static int run_once(struct tool *tool, struct gemm_task *task)
         gemm.m = (uint32_t)num_min(m - i_row, rows_max);
         gemm.x = task->x_buffer;
         gemm.x_dtype = task->act_dtype;
-        gemm.x_offset_bytes = (uint64_t)i_row * task->weight.k * 2;
+        gemm.x_offset_bytes = (uint64_t)i_row * task->weight.k * act_bytes(task);
         gemm.y = task->y_buffer;
         gemm.y_dtype = GEMMD_F32;
         gemm.y_offset_bytes = (uint64_t)i_row * task->weight.n * sizeof(float);
@@ -177,18 +206,26 @@ static int report(struct tool *tool, const struct gemm_task *task)
 {
     qsort(task->msec, task->n_repeats, sizeof(*task->msec), compare_doubles);
     double median = task->msec[task->n_repeats / 2];
-    const char *act = task->act_dtype == GEMMD_BF16 ? "bf16" : "fp16";
+    const char *act = dtype_name((enum dtype)task->act_dtype);
+    const struct gemmd_result *last = &task->result;
     if (tool->is_json) {
         return tool_print_json(json_pack(
-            "{ss si si si ss si sf sf si ss}", "weight", task->weight_name, "m",
+            "{ss si si si ss si sf sf si si si sf sf ss}", "weight", task->weight_name, "m",
             (int)task->shape.n_rows, "n", (int)task->weight.n, "k", (int)task->weight.k, "act", act,
             "repeats", (int)task->n_repeats, "median_msec", median, "min_msec", task->msec[0],
-            "batch_rows", (int)task->result.batch_rows, "out", task->out_path));
+            "batch_rows", (int)last->batch_rows, "batch_requests", (int)last->batch_requests,
+            "batch_sessions", (int)last->batch_sessions, "queue_usec",
+            (double)last->queue_nsec / 1e3, "run_usec", (double)last->run_nsec / 1e3, "out",
+            task->out_path));
     }
     (void)printf("%s: (%llu, %u) %s -> (%llu, %u) f32 in %s; median %.3f ms, min %.3f ms of %u\n",
                  task->weight_name, (unsigned long long)task->shape.n_rows, task->weight.k, act,
                  (unsigned long long)task->shape.n_rows, task->weight.n, task->out_path, median,
                  task->msec[0], task->n_repeats);
+    (void)printf(
+        "last launch: %u rows of %u requests of %u sessions, queued %.1f us, ran %.1f us\n",
+        last->batch_rows, last->batch_requests, last->batch_sessions,
+        (double)last->queue_nsec / 1e3, (double)last->run_nsec / 1e3);
     return TOOL_DONE;
 }
 

@@ -17,20 +17,13 @@ static void on_interrupt(int signal)
     is_interrupted = 1;
 }
 
-static int job_call(struct tool *tool, enum msg_verb verb, uint64_t job_id,
-                    struct msg_reply *ret_reply)
-{
-    struct msg_request request = {.verb = verb, .job_id = job_id};
-    return control_call(tool->client, &request, ret_reply);
-}
-
 static bool is_over(const struct msg_job *job)
 {
     return strcmp(job->state, "queued") != 0 && strcmp(job->state, "running") != 0;
 }
 
-/* Redrawn in place on a terminal; elsewhere a line whenever the step changes. */
-static void show_progress(const struct msg_job *job, char last_step[MSG_NAME_BYTES])
+/* Redrawn in place on a terminal; elsewhere a line whenever the state changes. */
+static void show_progress(const struct msg_job *job, char last_state[MSG_WORD_BYTES])
 {
     char done[32], total[32];
     bool is_terminal = isatty(STDERR_FILENO);
@@ -38,10 +31,10 @@ static void show_progress(const struct msg_job *job, char last_step[MSG_NAME_BYT
         (void)fprintf(stderr, "\r\033[K%s %s: %s of %s, %s", job->kind, job->state,
                       tool_bytes(job->done_bytes, done), tool_bytes(job->total_bytes, total),
                       job->step);
-    } else if (strcmp(last_step, job->state) != 0) {
+    } else if (strcmp(last_state, job->state) != 0) {
         (void)fprintf(stderr, "%s %s\n", job->kind, job->state);
     }
-    (void)snprintf(last_step, MSG_NAME_BYTES, "%s", job->state);
+    (void)snprintf(last_state, MSG_WORD_BYTES, "%s", job->state);
 }
 
 static json_t *job_json(const struct msg_job *job)
@@ -74,23 +67,36 @@ static int report(struct tool *tool, const struct msg_job *job)
     return TOOL_DONE;
 }
 
+/* A job that has ended meanwhile cannot be cancelled; how it ended is asked next. */
+static void ask_to_cancel(struct tool *tool, uint64_t job_id)
+{
+    struct msg_request request = {.verb = MSG_VERB_JOB_CANCEL, .job_id = job_id};
+    struct msg_reply reply;
+    (void)fprintf(stderr, "\ngemmctl: interrupted, cancelling job %llu\n",
+                  (unsigned long long)job_id);
+    if (control_call(tool->client, &request, &reply) == 0) {
+        msg_reply_finish(&reply);
+    }
+}
+
 static int follow(struct tool *tool, struct msg_reply *reply)
 {
-    char last_step[MSG_NAME_BYTES] = "";
+    char last_state[MSG_WORD_BYTES] = "";
+    struct msg_request request = {.verb = MSG_VERB_JOB_STATUS, .job_id = reply->job.job_id};
     bool is_cancel_sent = false;
     while (!is_over(&reply->job)) {
-        uint64_t job_id = reply->job.job_id;
-        show_progress(&reply->job, last_step);
+        show_progress(&reply->job, last_state);
         msg_reply_finish(reply);
         *reply = MSG_REPLY_NULL;
         (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MSEC * 1000000L}, NULL);
-        bool is_cancelling = is_interrupted && !is_cancel_sent;
-        int r = job_call(tool, is_cancelling ? MSG_VERB_JOB_CANCEL : MSG_VERB_JOB_STATUS, job_id,
-                         reply);
-        if (r != 0) {
-            return tool_fail(r);
+        if (is_interrupted && !is_cancel_sent) {
+            ask_to_cancel(tool, request.job_id);
+            is_cancel_sent = true;
         }
-        is_cancel_sent |= is_cancelling;
+        int r = tool_call(tool, &request, MSG_BODY_JOB, reply);
+        if (r != 0) {
+            return r;
+        }
     }
     if (isatty(STDERR_FILENO)) {
         (void)fprintf(stderr, "\r\033[K");
@@ -102,10 +108,6 @@ int tool_follow_job(struct tool *tool, struct msg_reply *started)
 {
     struct sigaction action = {.sa_handler = on_interrupt};
     struct sigaction before;
-    if (started->body != MSG_BODY_JOB) {
-        msg_reply_finish(started);
-        return tool_fail(client_refuse(STATUS_BAD_MESSAGE, "the daemon's reply has no job in it"));
-    }
     (void)sigaction(SIGINT, &action, &before);
     int r = follow(tool, started);
     (void)sigaction(SIGINT, &before, NULL);

@@ -93,20 +93,8 @@ static const struct tool_command *find_command(const char *name)
 
 static int run(const struct arguments *arguments, const struct tool_command *command)
 {
-    struct gemmd_options client_options = GEMMD_OPTIONS_INIT;
-    client_options.socket_dir = arguments->socket_dir;
-    client_options.name = "gemmctl";
-    struct tool tool = {.is_json = arguments->is_json};
-    int r = gemmd_open(&client_options, &tool.client);
-    if (r != GEMMD_OK) {
-        if (r == GEMMD_DISCONNECTED) {
-            (void)fprintf(stderr, "gemmctl: %s; start one with: gemmd --socket-dir DIR\n",
-                          gemmd_last_error());
-            return TOOL_NO_DAEMON;
-        }
-        return tool_fail(r);
-    }
-    r = command->run(&tool, arguments->argc, arguments->argv);
+    struct tool tool = {.socket_dir = arguments->socket_dir, .is_json = arguments->is_json};
+    int r = command->run(&tool, arguments->argc, arguments->argv);
     gemmd_close(tool.client);
     return r;
 }

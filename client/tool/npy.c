@@ -181,7 +181,9 @@ int npy_read(const char *path, struct npy_header *ret_header, float **ret_values
                        (unsigned long long)(n_bytes - header.header_bytes));
     }
     if (r != 0) {
-        reason_prefix(why, "%s", path);
+        if (r > 0) {
+            reason_prefix(why, "%s", path);
+        }
         return r;
     }
     float *values = malloc(n * sizeof(float) + 1);

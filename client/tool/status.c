@@ -1,52 +1,124 @@
-/* status.c - the daemon's status document, as it is or as indented lines. */
-#include <stdio.h>
-#include <string.h>
+/* status.c - the daemon's status document, as it is or as tables. A key that is missing prints as 0
+ * or
+ * "-": an older daemon is no error. */
+#include "client/tool/status.h"
 
 #include "client/tool/tool.h"
 
-static void print_value(const char *name, const json_t *value, int depth);
-
-static void print_scalar(const json_t *value)
+static const char *text_of(const json_t *object, const char *key)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-    if (json_is_string(value)) {
-        (void)printf("%s\n", json_string_value(value));
-    } else {
-        (void)printf("%s\n", text ? text : "?");
-    }
-    free(text);
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "-";
 }
 
-static void print_members(json_t *object, int depth)
+static unsigned long long count_of(const json_t *object, const char *key)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach(object, name, value)
+    return (unsigned long long)json_integer_value(json_object_get(object, key));
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static const char *bytes_of(const json_t *object, const char *key, char text[32])
+{
+    return tool_bytes(count_of(object, key), text);
+}
+
+static void print_head(const json_t *document, FILE *out)
+{
+    char packed[32];
+    const json_t *resident = json_object_get(document, "resident");
+    (void)fprintf(out, "gemmd %s, pid %llu, %s, up %.0f s\n", text_of(document, "version"),
+                  count_of(document, "pid"), text_of(document, "state"),
+                  number_of(document, "uptime_seconds"));
+    (void)fprintf(out, "resident: %llu models, %llu weights, %s packed\n",
+                  count_of(resident, "models"), count_of(resident, "weights"),
+                  bytes_of(resident, "packed_bytes", packed));
+}
+
+/* Rates since the start: what a sum over the uptime can honestly say. */
+static void print_device(const json_t *device, double uptime_seconds, FILE *out)
+{
+    const json_t *worker = json_object_get(device, "worker");
+    unsigned long long n_launches = count_of(worker, "launches");
+    double rows_per_launch = n_launches ? number_of(worker, "rows") / (double)n_launches : 0;
+    double per_second = uptime_seconds > 0 ? 1 / uptime_seconds : 0;
+    (void)fprintf(out, "%-8s %10llu %10llu %8llu %9.1f/s %8.1f%% %9.2f %9llu  %s\n",
+                  text_of(device, "name"), count_of(worker, "requests"), count_of(worker, "ok"),
+                  count_of(worker, "in_flight"), number_of(worker, "requests") * per_second,
+                  100 * number_of(worker, "busy_seconds") * per_second, rows_per_launch,
+                  count_of(worker, "shared_launches"), text_of(device, "description"));
+}
+
+static void print_devices(const json_t *document, FILE *out)
+{
+    size_t i;
+    json_t *device;
+    (void)fprintf(out, "\n%-8s %10s %10s %8s %11s %9s %9s %9s  %s\n", "DEVICE", "REQUESTS", "OK",
+                  "RUNNING", "RATE", "BUSY", "ROWS/RUN", "SHARED", "WHAT");
+    json_array_foreach(json_object_get(document, "devices"), i, device)
     {
-        print_value(name, value, depth);
+        print_device(device, number_of(document, "uptime_seconds"), out);
     }
 }
 
-/* Lists of objects are numbered; lists of numbers stay on one line. Depth is bounded by the
- * daemon's schema, three levels. */
-static void print_value(const char *name, const json_t *value, int depth)
+static void print_models(const json_t *document, FILE *out)
 {
-    (void)printf("%*s%s: ", depth * 2, "", name);
-    if (json_is_object(value)) {
-        (void)putchar('\n');
-        print_members((json_t *)(uintptr_t)value, depth + 1);
+    size_t i;
+    json_t *model;
+    char bytes[32];
+    (void)fprintf(out, "\n%-20s %-8s %-9s %4s %8s %12s %-5s\n", "MODEL", "DEVICE", "STATE", "GEN",
+                  "WEIGHTS", "PACKED", "ACT");
+    json_array_foreach(json_object_get(document, "models"), i, model)
+    {
+        (void)fprintf(out, "%-20s %-8s %-9s %4llu %8llu %12s %-5s\n", text_of(model, "name"),
+                      text_of(model, "device"), text_of(model, "state"),
+                      count_of(model, "generation"), count_of(model, "weights"),
+                      bytes_of(model, "packed_bytes", bytes), text_of(model, "act_dtype"));
+    }
+}
+
+static void print_jobs(const json_t *document, FILE *out)
+{
+    size_t i;
+    json_t *job;
+    if (json_array_size(json_object_get(document, "jobs")) == 0) {
         return;
     }
-    if (!json_is_array(value) || !json_is_object(json_array_get(value, 0))) {
-        print_scalar(value);
-        return;
+    (void)fprintf(out, "\n%-5s %-8s %-9s  %s\n", "JOB", "KIND", "STATE", "AT");
+    json_array_foreach(json_object_get(document, "jobs"), i, job)
+    {
+        const char *text = text_of(job, "text");
+        (void)fprintf(out, "%-5llu %-8s %-9s  %s\n", count_of(job, "id"), text_of(job, "kind"),
+                      text_of(job, "state"), *text ? text : text_of(job, "step"));
     }
-    (void)printf("%zu\n", json_array_size(value));
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        char label[24];
-        (void)snprintf(label, sizeof(label), "%zu", i);
-        print_value(label, json_array_get(value, i), depth + 1);
+}
+
+static void print_sessions(const json_t *document, FILE *out)
+{
+    size_t i;
+    json_t *session;
+    char bytes[32];
+    (void)fprintf(out, "\n%-8s %-20s %8s %8s %-8s %8s %12s\n", "SESSION", "NAME", "PID", "UID",
+                  "STATE", "BUFFERS", "BYTES");
+    json_array_foreach(json_object_get(document, "sessions"), i, session)
+    {
+        (void)fprintf(out, "%-8llu %-20s %8llu %8llu %-8s %8llu %12s\n", count_of(session, "id"),
+                      text_of(session, "name"), count_of(session, "pid"), count_of(session, "uid"),
+                      text_of(session, "state"), count_of(session, "buffers"),
+                      bytes_of(session, "buffer_bytes", bytes));
     }
+}
+
+void status_print(const json_t *document, FILE *out)
+{
+    print_head(document, out);
+    print_devices(document, out);
+    print_models(document, out);
+    print_jobs(document, out);
+    print_sessions(document, out);
 }
 
 int command_status(struct tool *tool, int argc, char **argv)
@@ -56,13 +128,11 @@ int command_status(struct tool *tool, int argc, char **argv)
     if (argc != 1) {
         return tool_usage("%s takes no arguments", argv[0]);
     }
-    int r = control_call(tool->client, &request, &reply);
+    int r = tool_call(tool, &request, MSG_BODY_STATUS, &reply);
     if (r != 0) {
-        return tool_fail(r);
+        return r;
     }
-    json_t *document = reply.body == MSG_BODY_STATUS && reply.json
-                           ? json_loads(reply.json, JSON_REJECT_DUPLICATES, NULL)
-                           : NULL;
+    json_t *document = reply.json ? json_loads(reply.json, JSON_REJECT_DUPLICATES, NULL) : NULL;
     msg_reply_finish(&reply);
     if (!json_is_object(document)) {
         json_decref(document);
@@ -72,7 +142,7 @@ int command_status(struct tool *tool, int argc, char **argv)
     if (tool->is_json) {
         return tool_print_json(document);
     }
-    print_members(document, 0);
+    status_print(document, stdout);
     json_decref(document);
     return TOOL_DONE;
 }

@@ -16,7 +16,8 @@ enum tool_exit {
 };
 
 struct tool {
-    gemmd_client_t *client;
+    const char *socket_dir; /* NULL: the library's default */
+    gemmd_client_t *client; /* NULL until tool_connect() */
     bool is_json;
 };
 
@@ -39,6 +40,14 @@ int command_explain(struct tool *tool, int argc, char **argv);
 int command_verify(struct tool *tool, int argc, char **argv);
 int command_drain(struct tool *tool, int argc, char **argv);
 
+/* tool_connect() - open the session, once. A command calls it when its arguments are good, so that
+ * a wrong command line is exit code 2 with or without a daemon. 0 or an enum tool_exit.
+ * tool_call() - connect, then one verb whose reply must have that body (MSG_BODY_NONE: any). 0 with
+ * *ret_reply to be finished, or an enum tool_exit with the reason printed. */
+int tool_connect(struct tool *tool) GD_MUST_CHECK;
+int tool_call(struct tool *tool, struct msg_request *request, enum msg_body body,
+              struct msg_reply *ret_reply) GD_MUST_CHECK;
+
 /* tool_fail() - the last call's sentence on standard error, one line; the exit code its status
  * means. */
 int tool_fail(int status);
@@ -53,5 +62,6 @@ const char *tool_bytes(uint64_t n_bytes, char text[32]);
  */
 int tool_name(const char *argument, char *ret_name, size_t size_bytes);
 
-/* tool_follow_job() - poll a job to its end, showing progress; an interrupt cancels it. */
+/* tool_follow_job() - poll a job to its end, showing progress; an interrupt cancels it. started: a
+ * reply with a job, taken over. Returns an enum tool_exit. */
 int tool_follow_job(struct tool *tool, struct msg_reply *started);
