@@ -175,8 +175,7 @@ uint64_t buffers_bytes(struct buffers *buffers)
     uint64_t n_bytes = 0;
     (void)pthread_mutex_lock(&buffers->mutex);
     for (uint32_t i = 0; i < N_BUCKETS; i++) {
-        list_for_each(node, &buffers->buckets[i])
-        {
+        list_for_each (node, &buffers->buckets[i]) {
             n_bytes += LIST_OWNER(node, struct buffer, in_bucket)->region.size_bytes;
         }
     }

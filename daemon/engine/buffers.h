@@ -18,12 +18,13 @@
 struct buffers;
 struct buffer; /* a reference-counted mapping */
 
+/* buffers_new() - a table for n_max buffers of all sessions. 0 or -ENOMEM. */
 int buffers_new(uint32_t n_max, struct buffers **ret_buffers) GD_MUST_CHECK;
 /* buffers_free() - removes all; mappings in use live on until their last reference. */
 struct buffers *buffers_free(struct buffers *buffers);
 
-/* buffers_add() - takes region and charge over on success; the region's fd stays open in it, since it
- * says which memory this is. 0, negative errno, or STATUS_QUOTA. */
+/* buffers_add() - takes region and charge over on success; the region's fd stays open in it, since
+ * it says which memory this is. 0, negative errno, or STATUS_QUOTA. */
 int buffers_add(struct buffers *buffers, struct device *device, struct region *region,
                 struct quota_charge *charge, uint64_t *ret_id, struct reason *why) GD_MUST_CHECK;
 int buffers_remove(struct buffers *buffers, uint64_t id,
@@ -35,8 +36,8 @@ struct buffer *buffers_acquire(struct buffers *buffers, uint64_t id, void **ret_
                                uint64_t *ret_bytes);
 struct buffer *buffer_unref(struct buffer *buffer);
 
-/* buffers_share_memory() - do both map one file, be it under two ids? Then byte i of one is byte i of
- * the other. */
+/* buffers_share_memory() - do both map one file, be it under two ids? Then byte i of one is byte i
+ * of the other. */
 bool buffers_share_memory(const struct buffer *a, const struct buffer *b);
 
 /* Of those in the table now: how many, and their sizes together. */

@@ -7,7 +7,7 @@
 
 #include "ipc/base/error.h"
 
-#include "daemon/engine/sched.h"
+#include "daemon/engine/sched_item.h"
 
 int deadlines_init(struct deadlines *deadlines, uint32_t n_max)
 {

@@ -19,6 +19,7 @@ struct deadlines {
 int deadlines_init(struct deadlines *deadlines, uint32_t n_max) GD_MUST_CHECK; /* 0 or -ENOMEM */
 void deadlines_finish(struct deadlines *deadlines);
 
+/* deadlines_add() - the item has a deadline and is not in yet; there is room for n_max. */
 void deadlines_add(struct deadlines *deadlines, struct sched_item *item);
 /* deadlines_remove() - does nothing for an item that has none. */
 void deadlines_remove(struct deadlines *deadlines, struct sched_item *item);

@@ -144,17 +144,20 @@ struct worker {
     uint64_t n_batches;
 };
 
+/* counter_add() - for counters that this thread alone writes and others read: no locked add. */
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
 }
 
+/* request_of_item() - the request that the scheduler's item is embedded in. */
 static inline struct worker_request *request_of_item(struct sched_item *item)
 {
     return LIST_OWNER(item, struct worker_request, item);
 }
 
+/* worker_now_nsec() - CLOCK_MONOTONIC. */
 uint64_t worker_now_nsec(void);
 
 /* ---- worker_finish.c ---------------------------------------------------------------------------

@@ -44,12 +44,13 @@ static bool parse_number(const char *text, double min, double max, double *ret_v
 /* Fills plan from the command line. Return: the checkpoint's folder, or NULL after saying why. */
 static const char *parse_arguments(int argc, char **argv, struct walk_plan *plan)
 {
-    static const struct option options[] = {{"socket-dir", required_argument, NULL, 'd'},
-                                            {"model", required_argument, NULL, 'm'},
-                                            {"processes", required_argument, NULL, 'p'},
-                                            {"seconds", required_argument, NULL, 's'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"socket-dir", required_argument, NULL, 'd'},
+        {"clients", required_argument, NULL, 'c'},
+        {"seconds", required_argument, NULL, 's'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
     double n_processes = plan->n_processes;
     bool is_good = true;
     int option;

@@ -48,6 +48,7 @@ enum status {
 #undef STATUS_X
 };
 
+/* status_category() - the high byte. */
 static inline enum status_category status_category(int status)
 {
     return (enum status_category)((status >> 8) & 0xff);

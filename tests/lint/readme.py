@@ -1,28 +1,21 @@
 #!/usr/bin/env python3
 """The C program of README.md, as it stands there: compiled, run against a daemon, its answer checked.
 
-The daemon is the one in GEMMD_BUILD_DIR, on a private socket folder, with the checkpoint of tests/data/.
 The program prints y[0] of a row of ones, which is the sum of the first row of the dequantised weight and
-its bias: this script reads them from the file itself.
+its bias: this script reads them from the checkpoint itself.
 """
 import json
 import os
-import pathlib
 import re
 import struct
 import subprocess
 import sys
-import tempfile
-import time
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("GEMMD_BUILD_DIR", REPOSITORY / "build" / "test"))
-CHECKPOINT = REPOSITORY / "tests" / "data" / "minilm-gptq-4bit"
-START_SECONDS = 20
+import running
 
 
 def program():
-    blocks = re.findall(r"^```c\n(.*?)^```", (REPOSITORY / "README.md").read_text(), re.M | re.S)
+    blocks = re.findall(r"^```c\n(.*?)^```", (running.REPOSITORY / "README.md").read_text(), re.M | re.S)
     if len(blocks) != 1:
         sys.exit(f"README.md has {len(blocks)} C programs; this test knows what to do with one")
     return blocks[0]
@@ -30,7 +23,7 @@ def program():
 
 def tensor(name, code):
     """All elements of one tensor of the checkpoint, by the struct module's code, and its shape."""
-    data = (CHECKPOINT / "model.safetensors").read_bytes()
+    data = (running.CHECKPOINT / "model.safetensors").read_bytes()
     (header_bytes,) = struct.unpack_from("<Q", data)
     entry = json.loads(data[8 : 8 + header_bytes])[name]
     begin, end = entry["data_offsets"]
@@ -47,48 +40,23 @@ def expected_first_element(layer):
     return bias[0] + sum((code - 8) * scales[k // group * n] for k, code in enumerate(codes))
 
 
-def wait_for_daemon(daemon, gemmctl):
-    deadline = time.monotonic() + START_SECONDS
-    while subprocess.run(gemmctl + ["status"], capture_output=True).returncode != 0:
-        if daemon.poll() is not None or time.monotonic() > deadline:
-            sys.exit(f"the daemon did not answer within {START_SECONDS} s")
-        time.sleep(0.05)
-
-
 def compile_program(folder):
-    source = folder / "first.c"
+    source, library = folder / "first.c", running.BUILD / "client"
     source.write_text(program())
-    library = BUILD / "client"
     command = ["cc", "-Wall", "-Wextra", "-Werror", source, "-o", folder / "first"]
-    command += ["-I", REPOSITORY / "client" / "include", "-L", library, f"-Wl,-rpath,{library}", "-lgemmd"]
+    command += ["-I", running.REPOSITORY / "client" / "include", "-L", library, f"-Wl,-rpath,{library}", "-lgemmd"]
     subprocess.run(command, check=True)
     return folder / "first"
 
 
-def answer(folder):
-    """What the program prints, run against a daemon of its own."""
-    first = compile_program(folder)
-    gemmctl = [BUILD / "client" / "tool" / "gemmctl", "--socket-dir", folder]
-    daemon = subprocess.Popen(
-        [BUILD / "daemon" / "gemmd", "--socket-dir", folder, "--device", "host"], stderr=subprocess.DEVNULL
-    )
-    try:
-        wait_for_daemon(daemon, gemmctl)
-        subprocess.run(gemmctl + ["load", "minilm", CHECKPOINT], check=True)
-        environment = {**os.environ, "GEMMD_SOCKET_DIR": str(folder)}
-        return subprocess.run([first], check=True, capture_output=True, text=True, env=environment, timeout=30).stdout
-    finally:
-        daemon.terminate()
-        daemon.wait(timeout=30)
-
-
 def main():
-    layer = re.search(r'"minilm/([\w.]+)"', program()).group(1)
-    with tempfile.TemporaryDirectory() as folder:
-        output = answer(pathlib.Path(folder))
+    with running.daemon() as folder:
+        environment = {**os.environ, "GEMMD_SOCKET_DIR": str(folder)}
+        first = [compile_program(folder)]
+        output = subprocess.run(first, check=True, capture_output=True, text=True, env=environment, timeout=30).stdout
     print(output, end="")
     got = float(re.fullmatch(r"y\[0\] = (\S+)\n", output).group(1))
-    expected = expected_first_element(layer)
+    expected = expected_first_element(re.search(r'"minilm/([\w.]+)"', program()).group(1))
     print(f"expected {expected:g} from the checkpoint")
     return 0 if abs(got - expected) <= 1e-5 * max(1.0, abs(expected)) else 1
 

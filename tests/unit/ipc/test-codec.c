@@ -1,5 +1,6 @@
 /* test-codec.c - every verb and every body there and back, T41's malformed messages, cuts at every
- * byte, mutations, and the promise that the schema has no cycles. */
+ * byte, mutations, and the promise that the schema has no cycles. Long because there are as many
+ * messages as there are verbs and bodies. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
