@@ -230,8 +230,9 @@ int codec_encode_request(const struct msg_request *request, uint8_t **ret_bytes,
 {
     struct arena arena;
     union wire_verb verb;
-    Gemmd__Wire__Request wire = GEMMD__WIRE__REQUEST__INIT;
+    Gemmd__Wire__Request wire;
 
+    gemmd__wire__request__init(&wire);
     arena_init(&arena, CODEC_REQUEST_ARENA_BYTES);
     wire.request_id = request->request_id;
     put_request(&arena, request, &wire, &verb);
@@ -434,8 +435,9 @@ int codec_encode_reply(const struct msg_reply *reply, uint8_t **ret_bytes, size_
 {
     struct arena arena;
     union wire_body body;
-    Gemmd__Wire__Reply wire = GEMMD__WIRE__REPLY__INIT;
+    Gemmd__Wire__Reply wire;
 
+    gemmd__wire__reply__init(&wire);
     arena_init(&arena, CODEC_REPLY_ARENA_BYTES);
     wire.request_id = reply->request_id;
     wire.status = (uint32_t)reply->status;
@@ -517,6 +519,16 @@ static enum dtype take_dtype(struct reader *reader, uint32_t number, const char 
         REFUSE(reader, "%s is %u, which is no element type", field, number);
     }
     return (enum dtype)number;
+}
+
+/* Only what the descriptor cannot hold is refused here: which types a product may have is judged
+ * with the rest of the request, in the same words as on the ring path. */
+static uint8_t take_byte(struct reader *reader, uint32_t number, const char *field)
+{
+    if (number > UINT8_MAX && reader->r == 0) {
+        REFUSE(reader, "%s is %u, over 255", field, number);
+    }
+    return (uint8_t)number;
 }
 
 /* Any number of a known category will do: a daemon younger than this library may have more codes,
@@ -607,8 +619,8 @@ static void take_submit(struct reader *reader, const Gemmd__Wire__Submit *wire,
         .n = wire->n,
         .k = wire->k,
         .op = REQUEST_OP_GEMM,
-        .x_dtype = (uint8_t)take_dtype(reader, wire->x_dtype, "submit.x_dtype"),
-        .y_dtype = (uint8_t)take_dtype(reader, wire->y_dtype, "submit.y_dtype"),
+        .x_dtype = take_byte(reader, wire->x_dtype, "submit.x_dtype"),
+        .y_dtype = take_byte(reader, wire->y_dtype, "submit.y_dtype"),
         .flags = wire->flags,
     };
 }

@@ -265,6 +265,8 @@ static struct reason run_job(struct loader *loader, struct job *job)
     int r = runners[job->request.kind](loader, job, &why);
     if (r < 0) {
         (void)reason_errno(&why, r, "%s of '%s'", kind_name(job->request.kind), job->request.name);
+    } else if (r == 0) {
+        why = REASON_NULL; /* the outcome is r; a sentence that somebody left behind is not one */
     }
     log_outcome(job, &why);
     return why;

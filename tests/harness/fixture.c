@@ -82,11 +82,15 @@ void fixture_finish(struct fixture *fixture)
 static void become_daemon(const struct fixture *fixture, const struct fixture_options *options,
                           const char *config_path)
 {
-    const char *argv[8] = {GEMMD_PROGRAM,  "--config",          config_path,
-                           "--socket-dir", fixture->socket_dir, NULL};
+    const char *argv[8] = {GEMMD_PROGRAM, "--config", config_path};
+    uint32_t n = 3;
+    if (fixture->socket_dir[0] != '\0') {
+        argv[n++] = "--socket-dir";
+        argv[n++] = fixture->socket_dir;
+    }
     if (options->model != NULL) {
-        argv[5] = "--model";
-        argv[6] = options->model;
+        argv[n++] = "--model";
+        argv[n++] = options->model;
     }
     int log_fd = open(fixture->log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     struct rlimit limit = {options->n_fds_max, options->n_fds_max};

@@ -18,7 +18,7 @@
 
 struct fixture {
     struct temp_folder folder; /* sockets in "s", configuration in "conf", log in "log" */
-    char socket_dir[300];
+    char socket_dir[300];      /* "": what the configuration says */
     char log_path[300];
     pid_t pid; /* 0: not running */
 };

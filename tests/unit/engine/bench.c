@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ipc/base/half.h"
 
@@ -107,6 +108,7 @@ void bench_init(struct bench *bench, uint32_t n_threads)
 {
     struct reason why = REASON_NULL;
     struct quota_limits limits;
+    *bench = (struct bench){0};
     for (int i = 0; i < QUOTA_KINDS; i++) {
         limits.per_user[i] = limits.total[i] = 1u << 30;
     }
@@ -118,6 +120,9 @@ void bench_init(struct bench *bench, uint32_t n_threads)
 
 void bench_finish(struct bench *bench)
 {
+    for (uint32_t i = 0; i < bench->n_views; i++) {
+        region_finish(&bench->views[i]);
+    }
     for (uint32_t i = 0; i < N_WEIGHTS; i++) {
         (void)weight_unref(bench->weights[i]);
     }
@@ -143,7 +148,10 @@ uint64_t bench_add(struct bench *bench, struct buffers *buffers, uint64_t size_b
         bench->device->ops->region_new(bench->device, "buffer", size_bytes, &region, NULL), 0);
     assert_int_equal(quota_take(bench->quota, 1, (uint64_t[]){0, 1, size_bytes, 1}, &charge, NULL),
                      0);
-    *ret_base = region.base;
+    assert_true(bench->n_views < BENCH_VIEWS_MAX);
+    struct region *view = &bench->views[bench->n_views++];
+    assert_int_equal(region_attach(view, dup(region.fd), region.size_bytes), 0);
+    *ret_base = view->base;
     assert_int_equal(buffers_add(buffers, bench->device, &region, &charge, &id, NULL), 0);
     return id;
 }

@@ -15,18 +15,23 @@
 
 enum { WEIGHT_INT4, WEIGHT_PLAIN, N_WEIGHTS };
 
+#define BENCH_VIEWS_MAX 256u
+
 struct bench {
     struct device *device;
     struct store *store;
     struct quota *quota;
-    struct weight *weights[N_WEIGHTS]; /* references */
+    struct weight *weights[N_WEIGHTS];    /* references */
+    struct region views[BENCH_VIEWS_MAX]; /* the clients' own mappings of their buffers */
+    uint32_t n_views;
 };
 
 void bench_init(struct bench *bench, uint32_t n_threads);
 void bench_finish(struct bench *bench); /* asserts that every charge is back */
 
-/* bench_buffers() - a client's table. bench_add() - a zeroed buffer; returns its id, its memory in
- * *ret_base as the client sees it: valid until the buffer is removed and unused. */
+/* bench_buffers() - a client's table. bench_add() - a zeroed buffer; returns its id. *ret_base is
+ * the client's own mapping, at another address than the daemon's, as between processes; it stays
+ * valid until bench_finish(), whatever becomes of the buffer. */
 struct buffers *bench_buffers(void);
 uint64_t bench_add(struct bench *bench, struct buffers *buffers, uint64_t size_bytes,
                    uint8_t **ret_base);
