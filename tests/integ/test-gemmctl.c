@@ -1,0 +1,277 @@
+/* test-gemmctl.c - every command of gemmctl as a program: --json parses, the exit codes say what
+ * happened, and the product in the file is the right one. */
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "client/tool/npy.h"
+#include "tests/harness/fixture.h"
+#include "tests/harness/model.h"
+
+#define ARGUMENTS_MAX 16
+#define M             5u
+
+enum { DONE = 0, USAGE = 2, NO_DAEMON = 3, REFUSED = 4, FAILED = 5 };
+
+static struct fixture fixture;
+static struct test_model model;
+
+static int set_up(void **state)
+{
+    (void)state;
+    char argument[512];
+    fixture_init(&fixture);
+    test_model_write(&model, &fixture.folder, "tiny", 21);
+    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
+    const struct fixture_options options = {.model = argument};
+    fixture_start(&fixture, &options);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    int code = fixture_stop(&fixture);
+    fixture_finish(&fixture);
+    test_model_finish(&model);
+    return code;
+}
+
+/* Run "gemmctl --socket-dir DIR ..." (words end with NULL); standard output and error go to the
+ * files "out" and "err" of the fixture's folder. Returns the exit code. */
+static int gemmctl(const char *socket_dir, const char *const *words)
+{
+    const char *argv[ARGUMENTS_MAX + 4] = {"gemmctl", "--socket-dir", socket_dir};
+    int n = 3;
+    while (*words != NULL) {
+        assert_true(n < ARGUMENTS_MAX + 3);
+        argv[n++] = *words++;
+    }
+    char out_path[300];
+    char err_path[300];
+    (void)snprintf(out_path, sizeof(out_path), "%s", temp_path(&fixture.folder, "out"));
+    (void)snprintf(err_path, sizeof(err_path), "%s", temp_path(&fixture.folder, "err"));
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int out = open(out_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        int err = open(err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        if (out < 0 || err < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) {
+            _exit(126);
+        }
+        (void)execv(GEMMCTL_PROGRAM, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    int child;
+    assert_int_equal(waitpid(pid, &child, 0), pid);
+    assert_true(WIFEXITED(child));
+    return WEXITSTATUS(child);
+}
+
+#define GEMMCTL(...) gemmctl(fixture.socket_dir, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The whole standard output as one JSON document. */
+static json_t *json_output(void)
+{
+    json_error_t error;
+    json_t *document = json_load_file(temp_path(&fixture.folder, "out"), 0, &error);
+    if (document == NULL) {
+        fail_msg("not JSON: line %d: %s", error.line, error.text);
+    }
+    return document;
+}
+
+static void expect_json(int code, const char *what)
+{
+    if (code != DONE) {
+        fail_msg("%s --json: exit code %d", what, code);
+    }
+    json_decref(json_output());
+}
+
+/* One line that says what is wrong, and nothing on standard output. */
+static void expect_refusal(int code, int expected, const char *words)
+{
+    char line[1024] = "";
+    FILE *err = fopen(temp_path(&fixture.folder, "err"), "r");
+    assert_non_null(err);
+    size_t n = fread(line, 1, sizeof(line) - 1, err);
+    line[n] = '\0';
+    (void)fclose(err);
+    if (code != expected || strstr(line, words) == NULL) {
+        fail_msg("exit code %d, '%s'; expected %d, '%s'", code, line, expected, words);
+    }
+}
+
+static void test_every_command_in_json(void **state)
+{
+    (void)state;
+    expect_json(GEMMCTL("status", "--json"), "status");
+    expect_json(GEMMCTL("--json", "models"), "models");
+    expect_json(GEMMCTL("weights", "--json"), "weights");
+    expect_json(GEMMCTL("weights", "tiny", "--json"), "weights tiny");
+    expect_json(GEMMCTL("explain", "tiny/layer.int4", "--json"), "explain");
+    expect_json(GEMMCTL("explain", "tiny/layer.int4", "--m", "1,16,64", "--json"), "explain --m");
+    expect_json(GEMMCTL("verify", "tiny", "--json"), "verify");
+    expect_json(GEMMCTL("verify", "tiny/layer.plain", "--json"), "verify weight");
+    expect_json(GEMMCTL("load", "second", model.path, "--json"), "load");
+    expect_json(GEMMCTL("reload", "second", "--json"), "reload");
+    expect_json(GEMMCTL("unload", "second", "--json"), "unload");
+}
+
+static void test_every_command_for_people(void **state)
+{
+    (void)state;
+    assert_int_equal(GEMMCTL("status"), DONE);
+    assert_int_equal(GEMMCTL("models"), DONE);
+    assert_int_equal(GEMMCTL("weights"), DONE);
+    assert_int_equal(GEMMCTL("explain", "tiny/layer.wide"), DONE);
+    assert_int_equal(GEMMCTL("verify", "tiny"), DONE);
+    assert_int_equal(GEMMCTL("load", "third", model.path, "--device", "host"), DONE);
+    assert_int_equal(GEMMCTL("reload", "third"), DONE);
+    assert_int_equal(GEMMCTL("unload", "third"), DONE);
+    assert_int_equal(GEMMCTL("--help"), DONE);
+}
+
+/* "models" lists what is served: the names change with load and unload. */
+static size_t n_models(void)
+{
+    assert_int_equal(GEMMCTL("models", "--json"), DONE);
+    json_t *document = json_output();
+    const json_t *list = json_is_array(document) ? document : json_object_get(document, "models");
+    size_t n = json_array_size(list);
+    json_decref(document);
+    return n;
+}
+
+static void test_load_shows_in_models(void **state)
+{
+    (void)state;
+    size_t n = n_models();
+    assert_true(n > 0);
+    assert_int_equal(GEMMCTL("load", "fourth", model.path), DONE);
+    assert_int_equal(n_models(), n + 1);
+    assert_int_equal(GEMMCTL("unload", "fourth"), DONE);
+    assert_int_equal(n_models(), n);
+}
+
+static void test_gemm_from_file_to_file(void **state)
+{
+    (void)state;
+    const struct gk_canonical *canonical = &model.weights[TEST_INT4].canonical;
+    uint64_t random = 99;
+    float x[M * 256];
+    double expected[M * 96];
+    char in[300];
+    char out[300];
+    for (uint32_t i = 0; i < M * 256; i++) {
+        x[i] = (float)test_random_unit(&random);
+    }
+    (void)snprintf(in, sizeof(in), "%s", temp_path(&fixture.folder, "x.npy"));
+    (void)snprintf(out, sizeof(out), "%s", temp_path(&fixture.folder, "y.npy"));
+    assert_int_equal(npy_write(in, x, M, 256), 0);
+    expect_json(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", out, "--act", "fp16",
+                        "--repeat", "3", "--json"),
+                "gemm");
+    struct npy_header shape;
+    float *y;
+    assert_int_equal(npy_read(out, &shape, &y, NULL), 0);
+    assert_int_equal(shape.n_rows, M);
+    assert_int_equal(shape.n_columns, 96);
+    gk_reference_gemm(canonical, x, DTYPE_F32, 256, M, expected);
+    for (uint32_t i = 0; i < M * 96; i++) {
+        assert_true(fabs((double)y[i] - expected[i]) < 1e-4);
+    }
+    free(y);
+}
+
+static void test_usage(void **state)
+{
+    (void)state;
+    expect_refusal(GEMMCTL("frobnicate"), USAGE, "frobnicate");
+    expect_refusal(gemmctl(fixture.socket_dir, (const char *const[]){NULL}), USAGE, "missing");
+    expect_refusal(GEMMCTL("load", "one-argument"), USAGE, "load");
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4"), USAGE, "--in");
+    expect_refusal(GEMMCTL("--no-such-option", "status"), USAGE, "no-such-option");
+}
+
+static void test_no_daemon(void **state)
+{
+    (void)state;
+    static const char *const commands[][3] = {
+        {"status"},
+        {"models"},
+        {"weights"},
+        {"drain"},
+        {"unload", "tiny"},
+        {"reload", "tiny"},
+        {"verify", "tiny"},
+        {"explain", "tiny/layer.int4"},
+        {"load", "a", "/tmp"},
+    };
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        const char *words[4] = {commands[i][0], commands[i][1], commands[i][2]};
+        expect_refusal(gemmctl(temp_path(&fixture.folder, "nobody"), words), NO_DAEMON, "gemmctl:");
+    }
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    expect_refusal(GEMMCTL("unload", "absent"), REFUSED, "absent");
+    expect_refusal(GEMMCTL("reload", "absent"), REFUSED, "absent");
+    expect_refusal(GEMMCTL("explain", "tiny/absent"), REFUSED, "absent");
+    expect_refusal(GEMMCTL("verify", "tiny/absent"), REFUSED, "absent");
+    expect_refusal(GEMMCTL("load", "empty", fixture.socket_dir), REFUSED, ".safetensors");
+    expect_refusal(GEMMCTL("load", "tiny", fixture.socket_dir), REFUSED, "another path");
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", "/nonexistent.npy", "--out",
+                           "/nonexistent-too.npy"),
+                   REFUSED, "nonexistent");
+}
+
+/* The product is there and cannot be written: nobody's refusal. */
+static void test_failed(void **state)
+{
+    (void)state;
+    float x[256] = {0};
+    char in[300];
+    (void)snprintf(in, sizeof(in), "%s", temp_path(&fixture.folder, "x.npy"));
+    assert_int_equal(npy_write(in, x, 1, 256), 0);
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", "/nonexistent/y.npy"),
+                   FAILED, "/nonexistent/y.npy");
+}
+
+/* Last: a drained daemon still answers status, and takes no more work. */
+static void test_drain(void **state)
+{
+    (void)state;
+    expect_json(GEMMCTL("drain", "--json"), "drain");
+    expect_json(GEMMCTL("status", "--json"), "status");
+    expect_refusal(GEMMCTL("load", "late", model.path), REFUSED, "draining");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_command_in_json),
+        cmocka_unit_test(test_every_command_for_people),
+        cmocka_unit_test(test_load_shows_in_models),
+        cmocka_unit_test(test_gemm_from_file_to_file),
+        cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_no_daemon),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_drain),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
