@@ -62,8 +62,7 @@ static uint64_t now_nsec(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 /* What the machine can still give without swapping; all of its memory where /proc does not tell. */
 static uint64_t available_bytes(void)
@@ -164,8 +163,7 @@ static void *host_scratch(struct device_host *host, uint64_t workspace_bytes)
     return host->scratch->memory;
 }
 
-/* ---- launches ----------------------------------------------------------------------------------
- */
+/* ---- launches ---- */
 
 static void prepare_part(void *arg, uint32_t i_part, uint32_t n_parts)
 {
@@ -245,8 +243,7 @@ static struct device_launch *host_poll(struct device *device)
     return steal_ptr(&host_of(device)->finished);
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static void host_close(struct device *device)
 {

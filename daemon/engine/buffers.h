@@ -18,7 +18,7 @@
 struct buffers;
 struct buffer; /* a reference-counted mapping */
 
-/* buffers_new() - a table for n_max buffers of all sessions. 0 or -ENOMEM. */
+/* buffers_new() - a table of n_max buffers at most. 0 or -ENOMEM. */
 int buffers_new(uint32_t n_max, struct buffers **ret_buffers) GD_MUST_CHECK;
 /* buffers_free() - removes all; mappings in use live on until their last reference. */
 struct buffers *buffers_free(struct buffers *buffers);

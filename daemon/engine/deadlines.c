@@ -7,11 +7,9 @@
 
 #include "ipc/base/error.h"
 
-#include "daemon/engine/sched_item.h"
-
 int deadlines_init(struct deadlines *deadlines, uint32_t n_max)
 {
-    deadlines->heap = calloc(n_max, sizeof(struct sched_item *));
+    deadlines->heap = calloc(n_max, sizeof(struct deadline *));
     if (deadlines->heap == NULL) {
         return err_raise(-ENOMEM);
     }
@@ -26,29 +24,29 @@ void deadlines_finish(struct deadlines *deadlines)
     *deadlines = (struct deadlines){0};
 }
 
-static bool is_earlier(const struct sched_item *a, const struct sched_item *b)
+static bool is_earlier(const struct deadline *a, const struct deadline *b)
 {
-    return a->deadline_nsec < b->deadline_nsec;
+    return a->at_nsec < b->at_nsec;
 }
 
-static void put(struct deadlines *deadlines, uint32_t i, struct sched_item *item)
+static void put(struct deadlines *deadlines, uint32_t i, struct deadline *deadline)
 {
-    deadlines->heap[i] = item;
-    item->i_deadline = i;
+    deadlines->heap[i] = deadline;
+    deadline->i_heap = i;
 }
 
-/* Put the item at place i or above it. */
-static void sift_up(struct deadlines *deadlines, uint32_t i, struct sched_item *item)
+/* Put the deadline at place i or above it. */
+static void sift_up(struct deadlines *deadlines, uint32_t i, struct deadline *deadline)
 {
-    while (i > 0 && is_earlier(item, deadlines->heap[(i - 1) / 2])) {
+    while (i > 0 && is_earlier(deadline, deadlines->heap[(i - 1) / 2])) {
         put(deadlines, i, deadlines->heap[(i - 1) / 2]);
         i = (i - 1) / 2;
     }
-    put(deadlines, i, item);
+    put(deadlines, i, deadline);
 }
 
-/* Put the item at place i or below it. */
-static void sift_down(struct deadlines *deadlines, uint32_t i, struct sched_item *item)
+/* Put the deadline at place i or below it. */
+static void sift_down(struct deadlines *deadlines, uint32_t i, struct deadline *deadline)
 {
     while (2 * i + 1 < deadlines->n) {
         uint32_t child = 2 * i + 1;
@@ -56,30 +54,30 @@ static void sift_down(struct deadlines *deadlines, uint32_t i, struct sched_item
             is_earlier(deadlines->heap[child + 1], deadlines->heap[child])) {
             child++;
         }
-        if (!is_earlier(deadlines->heap[child], item)) {
+        if (!is_earlier(deadlines->heap[child], deadline)) {
             break;
         }
         put(deadlines, i, deadlines->heap[child]);
         i = child;
     }
-    put(deadlines, i, item);
+    put(deadlines, i, deadline);
 }
 
-void deadlines_add(struct deadlines *deadlines, struct sched_item *item)
+void deadlines_add(struct deadlines *deadlines, struct deadline *deadline)
 {
     GD_ASSERT(deadlines->n < deadlines->n_max);
-    sift_up(deadlines, deadlines->n++, item);
+    sift_up(deadlines, deadlines->n++, deadline);
 }
 
-void deadlines_remove(struct deadlines *deadlines, struct sched_item *item)
+void deadlines_remove(struct deadlines *deadlines, struct deadline *deadline)
 {
-    uint32_t i = item->i_deadline;
+    uint32_t i = deadline->i_heap;
     if (i == DEADLINES_NOWHERE) {
         return;
     }
-    item->i_deadline = DEADLINES_NOWHERE;
-    struct sched_item *last = deadlines->heap[--deadlines->n];
-    if (last == item) {
+    deadline->i_heap = DEADLINES_NOWHERE;
+    struct deadline *last = deadlines->heap[--deadlines->n];
+    if (last == deadline) {
         return;
     }
     if (i > 0 && is_earlier(last, deadlines->heap[(i - 1) / 2])) {
@@ -89,7 +87,7 @@ void deadlines_remove(struct deadlines *deadlines, struct sched_item *item)
     }
 }
 
-struct sched_item *deadlines_first(const struct deadlines *deadlines)
+struct deadline *deadlines_first(const struct deadlines *deadlines)
 {
     return deadlines->n == 0 ? NULL : deadlines->heap[0];
 }

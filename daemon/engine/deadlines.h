@@ -1,5 +1,5 @@
-/* deadlines.h - the queued items that have a deadline, earliest first: a binary heap in an array
- * made once. An item knows its place, so that it can leave from the middle. */
+/* deadlines.h - what has a deadline, earliest first: a binary heap in an array made once. An entry
+ * is embedded in its owner and knows its place, so that it can leave from the middle. */
 #pragma once
 
 #include <stdint.h>
@@ -8,20 +8,26 @@
 
 #define DEADLINES_NOWHERE UINT32_MAX
 
-struct sched_item;
+struct deadline {
+    uint64_t at_nsec;
+    uint32_t i_heap; /* DEADLINES_NOWHERE when it is in no heap */
+};
 
 struct deadlines {
-    struct sched_item **heap; /* owned */
+    struct deadline **heap; /* owned array */
     uint32_t n;
     uint32_t n_max;
 };
 
-int deadlines_init(struct deadlines *deadlines, uint32_t n_max) GD_MUST_CHECK; /* 0 or -ENOMEM */
+/* deadlines_init() - room for n_max. 0 or -ENOMEM. deadlines_finish() frees it, and leaves zeros.
+ */
+int deadlines_init(struct deadlines *deadlines, uint32_t n_max) GD_MUST_CHECK;
 void deadlines_finish(struct deadlines *deadlines);
 
-/* deadlines_add() - the item has a deadline and is not in yet; there is room for n_max. */
-void deadlines_add(struct deadlines *deadlines, struct sched_item *item);
-/* deadlines_remove() - does nothing for an item that has none. */
-void deadlines_remove(struct deadlines *deadlines, struct sched_item *item);
-/* deadlines_first() - NULL when there is none. */
-struct sched_item *deadlines_first(const struct deadlines *deadlines);
+/* deadlines_add() - there must be room. deadlines_remove() does nothing for one that is in no heap.
+ */
+void deadlines_add(struct deadlines *deadlines, struct deadline *deadline);
+void deadlines_remove(struct deadlines *deadlines, struct deadline *deadline);
+
+/* deadlines_first() - the earliest; NULL when there is none. */
+struct deadline *deadlines_first(const struct deadlines *deadlines);

@@ -28,7 +28,7 @@ struct quota_charge {
 
 #define QUOTA_CHARGE_NULL ((struct quota_charge){0})
 
-/* quota_new() - with nothing charged. 0 or -ENOMEM. */
+/* quota_new() - no accounts yet. 0 or -ENOMEM. */
 int quota_new(const struct quota_limits *limits, struct quota **ret_quota) GD_MUST_CHECK;
 struct quota *quota_free(struct quota *quota); /* all charges must be back */
 
@@ -38,5 +38,5 @@ int quota_take(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KIND
                struct quota_charge *ret_charge, struct reason *why) GD_MUST_CHECK;
 void quota_give(struct quota_charge *charge); /* leaves QUOTA_CHARGE_NULL; safe on it */
 
-/* quota_totals() - what all users hold together, and how many hold something. Any thread. */
+/* quota_totals() - what all users hold together, and how many they are. */
 void quota_totals(struct quota *quota, uint64_t ret_held[QUOTA_KINDS], uint32_t *ret_n_accounts);

@@ -19,7 +19,6 @@
 
 #include "ipc/base/error.h"
 
-#include "daemon/engine/deadlines.h"
 #include "daemon/engine/hash.h"
 
 struct sched_queue {
@@ -59,8 +58,7 @@ struct filling {
     uint32_t class_key;
 };
 
-/* ---- setting up --------------------------------------------------------------------------------
- */
+/* ---- setting up ---- */
 
 static uint32_t buckets_for(uint32_t n)
 {
@@ -134,8 +132,7 @@ struct sched *sched_free(struct sched *sched)
     return NULL;
 }
 
-/* ---- queues and streams ------------------------------------------------------------------------
- */
+/* ---- queues and streams ---- */
 
 static struct sched_queue *queue_get(struct sched *sched, uint64_t weight_key)
 {
@@ -203,14 +200,13 @@ static bool stream_drop_if_empty(struct sched *sched, struct sched_stream *strea
 static void unlink_item(struct sched *sched, struct sched_item *item, enum sched_state state)
 {
     list_remove(&item->in_stream);
-    deadlines_remove(&sched->deadlines, item);
+    deadlines_remove(&sched->deadlines, &item->deadline);
     item->stream = NULL;
     item->state = state;
     sched->n_queued--;
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_t now_nsec)
 {
@@ -221,9 +217,9 @@ enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_
     struct sched_queue *queue = queue_get(sched, item->weight_key);
     item->stream = stream_get(sched, queue, item->session_id);
     list_append(&item->stream->items, &item->in_stream);
-    item->i_deadline = DEADLINES_NOWHERE;
+    item->deadline = (struct deadline){item->deadline_nsec, DEADLINES_NOWHERE};
     if (item->deadline_nsec != 0) {
-        deadlines_add(&sched->deadlines, item);
+        deadlines_add(&sched->deadlines, &item->deadline);
     }
     item->arrival_nsec = now_nsec;
     item->state = SCHED_QUEUED;
@@ -253,18 +249,19 @@ bool sched_cancel(struct sched *sched, struct sched_item *item)
 
 struct sched_item *sched_expired(struct sched *sched, uint64_t now_nsec)
 {
-    struct sched_item *item = deadlines_first(&sched->deadlines);
-    if (item == NULL || item->deadline_nsec > now_nsec) {
+    struct deadline *first = deadlines_first(&sched->deadlines);
+    if (first == NULL || first->at_nsec > now_nsec) {
         return NULL;
     }
+    struct sched_item *item = LIST_OWNER(first, struct sched_item, deadline);
     (void)sched_cancel(sched, item);
     return item;
 }
 
 uint64_t sched_deadline(const struct sched *sched)
 {
-    const struct sched_item *item = deadlines_first(&sched->deadlines);
-    return item == NULL ? UINT64_MAX : item->deadline_nsec;
+    const struct deadline *first = deadlines_first(&sched->deadlines);
+    return first == NULL ? UINT64_MAX : first->at_nsec;
 }
 
 uint32_t sched_queued(const struct sched *sched)
@@ -272,8 +269,7 @@ uint32_t sched_queued(const struct sched *sched)
     return sched->n_queued;
 }
 
-/* ---- decisions ---------------------------------------------------------------------------------
- */
+/* ---- decisions ---- */
 
 static bool fits(const struct sched *sched, const struct filling *filling,
                  const struct sched_item *item)

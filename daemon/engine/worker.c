@@ -33,8 +33,7 @@ uint64_t worker_now_nsec(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------
- */
+/* ---- the loop ---- */
 
 static bool pass(struct worker *worker)
 {
@@ -124,8 +123,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* ---- setting up and tearing down ---------------------------------------------------------------
- */
+/* ---- setting up and tearing down ---- */
 
 static void fill_pools(struct worker *worker)
 {
@@ -258,8 +256,7 @@ struct worker *worker_free(struct worker *worker)
     return NULL;
 }
 
-/* ---- statistics --------------------------------------------------------------------------------
- */
+/* ---- statistics ---- */
 
 static uint64_t counted(const _Atomic uint64_t *counter)
 {

@@ -49,8 +49,7 @@ struct worker_callbacks { /* all run on the worker thread */
     worker_fatal_fn on_fatal;       /* DEVICE_LOST: the process must exit for a restart */
 };
 
-/* worker_new() - start the device's thread. device and store must outlive it. 0 or negative errno.
- */
+/* worker_new() - start the thread. Device and store must outlive it. 0 or negative errno. */
 int worker_new(struct device *device, struct store *store, const struct worker_limits *limits,
                const struct worker_callbacks *callbacks, struct worker **ret_worker) GD_MUST_CHECK;
 /* worker_free() - answers what is queued with SHUTTING_DOWN, lets the launch in flight end, joins.

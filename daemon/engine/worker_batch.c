@@ -10,8 +10,7 @@
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-/* ---- filling -----------------------------------------------------------------------------------
- */
+/* ---- filling ---- */
 
 static void add_rows(struct worker_batch *batch, const struct worker_request *request)
 {
@@ -59,8 +58,7 @@ static void batch_end(struct worker *worker, struct worker_batch *batch)
     worker->n_busy_batches--;
 }
 
-/* ---- ending ------------------------------------------------------------------------------------
- */
+/* ---- ending ---- */
 
 static void finish_taken(struct worker *worker, struct worker_request *request,
                          const struct outcome *outcome)
@@ -183,8 +181,7 @@ bool batch_poll(struct worker *worker)
     return has_worked;
 }
 
-/* ---- launching ---------------------------------------------------------------------------------
- */
+/* ---- launching ---- */
 
 static void batch_start(struct worker *worker, struct worker_batch *batch)
 {
@@ -264,8 +261,7 @@ bool batch_launch(struct worker *worker)
     return has_prefill;
 }
 
-/* ---- dropping ----------------------------------------------------------------------------------
- */
+/* ---- dropping ---- */
 
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request)
 {

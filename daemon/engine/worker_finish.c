@@ -8,8 +8,7 @@
 
 #include "daemon/engine/hash.h"
 
-/* ---- the pool ----------------------------------------------------------------------------------
- */
+/* ---- the pool ---- */
 
 /* Clients choose request ids: without the secret one could make them all meet in one bucket. */
 static struct list *bucket_of(struct worker *worker, const struct worker_session *session,
@@ -70,8 +69,7 @@ static void request_release(struct worker *worker, struct worker_request *reques
     counter_add(&worker->counters.n_in_flight, UINT64_MAX);
 }
 
-/* ---- the end of a request ----------------------------------------------------------------------
- */
+/* ---- the end of a request ---- */
 
 static _Atomic uint64_t *counter_of(struct worker_counters *counters, int status)
 {
@@ -161,8 +159,7 @@ void request_refuse(struct worker *worker, struct worker_request *request, int s
     request_finish(worker, request, &(struct outcome){.status = status, .text = text});
 }
 
-/* ---- the end of a lane and of a session --------------------------------------------------------
- */
+/* ---- the end of a lane and of a session ---- */
 
 void lane_drop(struct worker *worker, struct worker_session *session)
 {

@@ -15,8 +15,7 @@
 
 #include "daemon/engine/hash.h"
 
-/* ---- main thread -------------------------------------------------------------------------------
- */
+/* ---- main thread ---- */
 
 static void wake_locked(struct worker *worker)
 {
@@ -160,8 +159,7 @@ void worker_drain(struct worker *worker)
     atomic_store(&worker->is_draining, true);
 }
 
-/* ---- worker thread -----------------------------------------------------------------------------
- */
+/* ---- worker thread ---- */
 
 static void open_lane(struct worker *worker, struct worker_session *session,
                       const struct lane *lane)

@@ -87,8 +87,7 @@ void intake_cancel(struct worker *worker, struct worker_session *session, uint64
     }
 }
 
-/* ---- lanes -------------------------------------------------------------------------------------
- */
+/* ---- lanes ---- */
 
 bool intake_is_stalled(const struct worker_session *session)
 {
@@ -145,8 +144,7 @@ bool intake_poll(struct worker *worker)
     return n_taken > 0;
 }
 
-/* ---- deadlines ---------------------------------------------------------------------------------
- */
+/* ---- deadlines ---- */
 
 bool intake_expire(struct worker *worker)
 {

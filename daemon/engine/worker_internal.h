@@ -144,14 +144,14 @@ struct worker {
     uint64_t n_batches;
 };
 
-/* counter_add() - for counters that this thread alone writes and others read: no locked add. */
+/* counter_add() - by the one thread that writes it; UINT64_MAX takes one away. */
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
 }
 
-/* request_of_item() - the request that the scheduler's item is embedded in. */
+/* request_of_item() - the request that embeds it. */
 static inline struct worker_request *request_of_item(struct sched_item *item)
 {
     return LIST_OWNER(item, struct worker_request, item);
@@ -160,8 +160,7 @@ static inline struct worker_request *request_of_item(struct sched_item *item)
 /* worker_now_nsec() - CLOCK_MONOTONIC. */
 uint64_t worker_now_nsec(void);
 
-/* ---- worker_finish.c ---------------------------------------------------------------------------
- */
+/* ---- worker_finish.c ---- */
 
 /* What a request's result says besides the request's own numbers. */
 struct outcome {
@@ -176,49 +175,66 @@ struct outcome {
 /* request_new() - NULL when requests_max are in flight. */
 struct worker_request *request_new(struct worker *worker, struct worker_session *session,
                                    uint64_t request_id, bool is_from_lane, uint64_t now_nsec);
+
+/* request_find() - a request of that session by the id that its client chose; NULL: none. */
 struct worker_request *request_find(struct worker *worker, const struct worker_session *session,
                                     uint64_t request_id);
+
 /* request_finish() - the one end of every request: gives back what it holds, then tells the client.
- * It must be in no queue. May end the session, if that is being detached. */
+ * It must be in no queue. May end the session, if that is being detached.
+ * request_refuse() - the same for one that was not launched. */
 void request_finish(struct worker *worker, struct worker_request *request,
                     const struct outcome *outcome);
 void request_refuse(struct worker *worker, struct worker_request *request, int status,
                     const char *text);
 
-/* lane_drop() - stop polling a lane and writing to it; its memory stays until the session ends. */
+/* lane_drop() - stop polling a lane and writing to it; its memory stays until the session ends.
+ * lane_mark_corrupt() - the same, counted and logged. */
 void lane_drop(struct worker *worker, struct worker_session *session);
 void lane_mark_corrupt(struct worker *worker, struct worker_session *session);
+
 /* session_finish_if_done() - free a session that is being detached and has nothing in flight. */
 void session_finish_if_done(struct worker *worker, struct worker_session *session);
 
-/* ---- worker_batch.c ----------------------------------------------------------------------------
- */
+/* ---- worker_batch.c ---- */
 
-bool batch_launch(
-    struct worker *worker); /* start launches while there are any and the device takes them */
-bool batch_poll(struct worker *worker); /* finish what the device has finished */
+/* batch_launch() - start one launch, if there is one and the device takes it.
+ * batch_poll() - finish what the device has finished. Both: was there anything to do? */
+bool batch_launch(struct worker *worker);
+bool batch_poll(struct worker *worker);
+
 /* batch_drop_waiting() - take a request that is queued or between chunks out; false if it is
  * neither. */
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request);
+
 /* batch_refuse_all() - end everything that is not in flight with that status. */
 void batch_refuse_all(struct worker *worker, int status, const char *text);
 
-/* ---- worker_intake.c ---------------------------------------------------------------------------
- */
+/* ---- worker_intake.c ---- */
 
-bool intake_poll(struct worker *worker);   /* a few requests of each lane */
-bool intake_expire(struct worker *worker); /* deadlines */
+/* intake_poll() - take a few requests of each lane. intake_expire() - answer those whose deadline
+ * has passed. Both: was there anything to do? */
+bool intake_poll(struct worker *worker);
+bool intake_expire(struct worker *worker);
+
+/* intake_accept() - check a request and queue or answer it; the pool must have one free.
+ * intake_cancel() - answer it CANCELLED if it has not been launched. */
 void intake_accept(struct worker *worker, struct worker_session *session,
                    const struct request_desc *desc, bool is_from_lane, uint64_t now_nsec);
 void intake_cancel(struct worker *worker, struct worker_session *session, uint64_t request_id);
-bool intake_is_stalled(const struct worker_session *session); /* its completions are not read */
 
-/* ---- worker_inbox.c ----------------------------------------------------------------------------
- */
+/* intake_is_stalled() - does the client not read its completions? */
+bool intake_is_stalled(const struct worker_session *session);
 
-bool inbox_take(struct worker *worker); /* carry out what the main thread has sent */
+/* ---- worker_inbox.c ---- */
+
+/* inbox_take() - carry out what the main thread has sent; was there anything? */
+bool inbox_take(struct worker *worker);
+
 /* inbox_wake() - main thread: make the worker look at its flags. */
 void inbox_wake(struct worker *worker);
-/* inbox_sleep_begin() - true if nothing is there; from then on a message writes inbox_fd. */
+
+/* inbox_sleep_begin() - true if nothing is there; from then on, until inbox_sleep_end(), a message
+ * writes inbox_fd. */
 bool inbox_sleep_begin(struct worker *worker);
 void inbox_sleep_end(struct worker *worker);

@@ -58,12 +58,13 @@ void status_counts_read(const struct fixture *fixture, struct status_counts *ret
     json_decref(document);
 }
 
-void status_counts_settle(const struct fixture *fixture, double timeout_seconds,
-                          struct status_counts *ret_counts)
+void status_counts_settle(const struct fixture *fixture, uint64_t n_sessions,
+                          double timeout_seconds, struct status_counts *ret_counts)
 {
     double deadline = fixture_now() + timeout_seconds;
     status_counts_read(fixture, ret_counts);
-    while ((ret_counts->n_sessions > 1 || ret_counts->n_in_flight > 0 || ret_counts->n_lanes > 0) &&
+    while ((ret_counts->n_sessions > n_sessions || ret_counts->n_in_flight > 0 ||
+            ret_counts->n_lanes >= n_sessions) &&
            fixture_now() < deadline) {
         fixture_sleep(SETTLE_POLL_SECONDS);
         status_counts_read(fixture, ret_counts);

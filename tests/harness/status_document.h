@@ -25,7 +25,8 @@ struct status_counts {
 json_t *status_document_read(const struct fixture *fixture); /* the caller's; never NULL */
 void status_counts_read(const struct fixture *fixture, struct status_counts *ret_counts);
 
-/* status_counts_settle() - until no request is in flight and only the asking session is left, or
- * timeout_seconds have passed; the last look is in *ret_counts either way. */
-void status_counts_settle(const struct fixture *fixture, double timeout_seconds,
-                          struct status_counts *ret_counts);
+/* status_counts_settle() - until no request is in flight and only n_sessions are left, the asking
+ * one (which has no lane) among them, or timeout_seconds have passed; the last look is in
+ * *ret_counts either way. */
+void status_counts_settle(const struct fixture *fixture, uint64_t n_sessions,
+                          double timeout_seconds, struct status_counts *ret_counts);

@@ -201,7 +201,7 @@ struct holdings {
 static void holdings_read(struct holdings *holdings, uint32_t n_fds_expected)
 {
     double deadline = fixture_now() + SETTLE_SECONDS;
-    status_counts_settle(&fixture, SETTLE_SECONDS, &holdings->counts);
+    status_counts_settle(&fixture, 1, SETTLE_SECONDS, &holdings->counts);
     do {
         fixture_sleep(0.05);
         holdings->n_fds = fixture_fds(&fixture);

@@ -66,7 +66,9 @@ def check_messages(tree):
         return
     page = tree.text(PROTOCOL)
     for name in uses:
-        if not re.search(rf"\b{name}\b", page):
+        # A verb goes by its field in Request: `weight_list` is the message WeightList.
+        field = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+        if not re.search(rf"\b{name}\b|^\| `{field}` \|", page, re.M):
             yield refusal(PROTOCOL, 0, f"says nothing of the message {name} of {SCHEMA}")
 
 

@@ -63,6 +63,7 @@ PLANTED = [
     ("documents", "deploy/gemmd.conf", "# other =\n", "socket_dir"),
     ("documents", "deploy/man/gemmd.conf.5", "other\n", "socket_dir"),
     ("documents", "proto/PROTOCOL.md", "A\n", "message B"),
+    ("documents", "proto/PROTOCOL.md", "A and `b` in passing\n", "message B"),
     ("documents", "proto/gemmd.proto", "message A { B b = 1; }\nmessage B { A a = 1; }\n", "cycle"),
     ("coverage", C, "int x;\n", "neither"),
     ("coverage", ROWS, "daemon/server/config.c: tests/none, gone\n", "no such file"),

@@ -3,10 +3,10 @@
 
 #include "tests/unit/engine/cmocka_all.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ipc/base/half.h"
 
@@ -150,7 +150,8 @@ uint64_t bench_add(struct bench *bench, struct buffers *buffers, uint64_t size_b
                      0);
     assert_true(bench->n_views < BENCH_VIEWS_MAX);
     struct region *view = &bench->views[bench->n_views++];
-    assert_int_equal(region_attach(view, dup(region.fd), region.size_bytes), 0);
+    assert_int_equal(region_attach(view, fcntl(region.fd, F_DUPFD_CLOEXEC, 0), region.size_bytes),
+                     0);
     *ret_base = view->base;
     assert_int_equal(buffers_add(buffers, bench->device, &region, &charge, &id, NULL), 0);
     return id;

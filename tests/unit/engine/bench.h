@@ -26,8 +26,9 @@ struct bench {
     uint32_t n_views;
 };
 
+/* bench_init() - open, pack and publish. bench_finish() asserts that every charge is back. */
 void bench_init(struct bench *bench, uint32_t n_threads);
-void bench_finish(struct bench *bench); /* asserts that every charge is back */
+void bench_finish(struct bench *bench);
 
 /* bench_buffers() - a client's table. bench_add() - a zeroed buffer; returns its id. *ret_base is
  * the client's own mapping, at another address than the daemon's, as between processes; it stays

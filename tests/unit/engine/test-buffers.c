@@ -2,10 +2,10 @@
 #include "tests/unit/engine/cmocka_all.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/engine/buffers.h"
 
@@ -133,8 +133,8 @@ static void two_names_for_one_memory(void **state)
     assert_int_equal(buffers_new(4, &buffers), 0);
     struct region region = REGION_NULL;
     assert_int_equal(device->ops->region_new(device, "test", 4096, &region, NULL), 0);
-    uint64_t ids[3] = {add(buffers, dup(region.fd)), add(buffers, dup(region.fd)),
-                       add(buffers, -1)};
+    uint64_t ids[3] = {add(buffers, fcntl(region.fd, F_DUPFD_CLOEXEC, 0)),
+                       add(buffers, fcntl(region.fd, F_DUPFD_CLOEXEC, 0)), add(buffers, -1)};
     device->ops->region_free(device, &region);
     struct buffer *found[3];
     uint8_t *bases[3];

@@ -3,12 +3,12 @@
 #include "tests/unit/engine/cmocka_all.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "daemon/device/device.h"
 
@@ -235,13 +235,16 @@ static void regions(void **state)
     assert_int_equal(device->ops->region_new(device, "test", 1000, &region, &why), 0);
     assert_true(region.size_bytes >= 1000);
     struct region twin = REGION_NULL;
-    assert_int_equal(device->ops->region_import(device, dup(region.fd), 4096, &twin, &why), 0);
+    assert_int_equal(
+        device->ops->region_import(device, fcntl(region.fd, F_DUPFD_CLOEXEC, 0), 4096, &twin, &why),
+        0);
     ((char *)region.base)[17] = 'x';
     assert_int_equal(((char *)twin.base)[17], 'x');
     device->ops->region_free(device, &twin);
     /* T26: a region of 4096 bytes, declared as 8192. */
-    assert_int_equal(device->ops->region_import(device, dup(region.fd), 8192, &twin, &why),
-                     STATUS_INVALID_ARGUMENT);
+    assert_int_equal(
+        device->ops->region_import(device, fcntl(region.fd, F_DUPFD_CLOEXEC, 0), 8192, &twin, &why),
+        STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(why.text, "8192"));
     assert_non_null(strstr(why.text, "4096"));
     device->ops->region_free(device, &region);

@@ -39,8 +39,7 @@ static void push(struct sched *sched, struct sched_item *item)
     assert_int_equal(sched_push(sched, item, 0), SCHED_PUSHED);
 }
 
-/* ---- single rules ------------------------------------------------------------------------------
- */
+/* ---- single rules ---- */
 
 static void flood_leaves_room_for_others(void **state)
 {
@@ -210,8 +209,7 @@ static void deadlines_come_in_order(void **state)
     (void)sched_free(sched);
 }
 
-/* ---- random scenarios against a model ----------------------------------------------------------
- */
+/* ---- random scenarios against a model ---- */
 
 /* What the model remembers beside an item. */
 struct record {

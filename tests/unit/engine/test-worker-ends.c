@@ -41,8 +41,7 @@ static void start_client(struct client *client, uint64_t session_id, uint32_t n_
     client_use(client, wb.bench.weights[WEIGHT_INT4], 1, 0, DTYPE_F32, DTYPE_F32, 5);
 }
 
-/* ---- refusing, cancelling, deadlines -----------------------------------------------------------
- */
+/* ---- refusing, cancelling, deadlines ---- */
 
 static void refusals_have_a_sentence(void **state)
 {
@@ -118,8 +117,7 @@ static void deadlines(void **state)
     client_finish(&client);
 }
 
-/* ---- the ZeroMQ path ---------------------------------------------------------------------------
- */
+/* ---- the ZeroMQ path ---- */
 
 static void zmq_requests(void **state)
 {
@@ -156,8 +154,7 @@ static void zmq_requests(void **state)
     client_finish(&client);
 }
 
-/* ---- detaching ---------------------------------------------------------------------------------
- */
+/* ---- detaching ---- */
 
 static void detach_with_requests_queued(void **state)
 {
@@ -223,8 +220,7 @@ static void detach_of_a_session_that_never_attached(void **state)
     assert_int_equal(wb.last_detached, 777);
 }
 
-/* ---- peers that do not play by the rules -------------------------------------------------------
- */
+/* ---- peers that do not play by the rules ---- */
 
 /* T45: X submits all it can and reads nothing; Y works; then X reads. */
 static void client_that_does_not_read(void **state)
@@ -327,8 +323,7 @@ static void scribbling_peers(void **state)
     client_finish(&y);
 }
 
-/* ---- faults and the end: these three come last, each with a worker of its own -------------------
- */
+/* ---- faults and the end: these three come last, each with a worker of its own ---- */
 
 static void device_error_fails_only_its_batch(void **state)
 {

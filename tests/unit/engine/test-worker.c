@@ -2,10 +2,10 @@
  * place, for any number of clients at once. */
 #include "tests/unit/engine/cmocka_all.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tests/unit/engine/worker_bench.h"
 
@@ -80,8 +80,7 @@ static void all_types(void **state)
     client_finish(&client);
 }
 
-/* ---- batches of several clients ----------------------------------------------------------------
- */
+/* ---- batches of several clients ---- */
 
 static void waiting_rows_share_a_launch(void **state)
 {
@@ -207,8 +206,7 @@ static void without_batching_nothing_is_shared(void **state)
     worker_bench_finish(&alone);
 }
 
-/* ---- prefill -----------------------------------------------------------------------------------
- */
+/* ---- prefill ---- */
 
 static void decode_does_not_wait_for_a_whole_prefill(void **state)
 {
@@ -238,8 +236,7 @@ static void decode_does_not_wait_for_a_whole_prefill(void **state)
     client_finish(&clients[1]);
 }
 
-/* ---- buffers -----------------------------------------------------------------------------------
- */
+/* ---- buffers ---- */
 
 /* T22, T23: one memory under two ids, 64 requests on slices of it at once through both. */
 static void two_names_for_one_memory(void **state)
@@ -259,9 +256,10 @@ static void two_names_for_one_memory(void **state)
     assert_int_equal(wb.bench.device->ops->region_new(wb.bench.device, "pair", 65536, &first, NULL),
                      0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(
-            wb.bench.device->ops->region_import(wb.bench.device, dup(first.fd), 65536, &twin, NULL),
-            0);
+        assert_int_equal(wb.bench.device->ops->region_import(wb.bench.device,
+                                                             fcntl(first.fd, F_DUPFD_CLOEXEC, 0),
+                                                             65536, &twin, NULL),
+                         0);
         assert_int_equal(buffers_add(client.identity.buffers, wb.bench.device, &twin, &charge,
                                      &twin_ids[i], NULL),
                          0);
@@ -325,8 +323,7 @@ static void buffers_removed_under_a_long_request(void **state)
     client_finish(&client);
 }
 
-/* ---- how quick, how quiet ----------------------------------------------------------------------
- */
+/* ---- how quick, how quiet ---- */
 
 static uint64_t now_nsec(void)
 {

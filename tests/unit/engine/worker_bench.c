@@ -3,9 +3,9 @@
 
 #include "tests/unit/engine/cmocka_all.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define GATE_SESSION UINT64_MAX
 #define K_MAX        320u
@@ -20,8 +20,7 @@ const struct worker_limits worker_bench_limits = {
     .is_batching = true,
 };
 
-/* ---- callbacks ---------------------------------------------------------------------------------
- */
+/* ---- callbacks ---- */
 
 static void wait_at_gate(struct worker_bench *wb)
 {
@@ -65,8 +64,7 @@ static void on_fatal(void *arg, const struct reason *why)
     (void)pthread_mutex_unlock(&wb->mutex);
 }
 
-/* ---- the worker --------------------------------------------------------------------------------
- */
+/* ---- the worker ---- */
 
 void worker_bench_init(struct worker_bench *wb, const struct worker_limits *limits)
 {
@@ -140,8 +138,7 @@ void wait_detached(struct worker_bench *wb, uint32_t n)
     wait_count(wb, &wb->n_detached, n);
 }
 
-/* ---- clients -----------------------------------------------------------------------------------
- */
+/* ---- clients ---- */
 
 void client_init(struct client *client, struct worker_bench *wb, uint64_t session_id,
                  uint32_t n_entries, uint32_t rows_max)
@@ -149,7 +146,8 @@ void client_init(struct client *client, struct worker_bench *wb, uint64_t sessio
     *client = (struct client){.owner = wb, .identity = {session_id, bench_buffers()}};
     struct lane lane = LANE_NULL;
     assert_int_equal(lane_create(&lane, n_entries, 0), 0);
-    assert_int_equal(lane_attach(&client->lane, dup(lane.region.fd), dup(lane.doorbell_fd), NULL),
+    assert_int_equal(lane_attach(&client->lane, fcntl(lane.region.fd, F_DUPFD_CLOEXEC, 0),
+                                 fcntl(lane.doorbell_fd, F_DUPFD_CLOEXEC, 0), NULL),
                      0);
     client->x.buffer_id = bench_add(&wb->bench, client->identity.buffers,
                                     (uint64_t)rows_max * (K_MAX + GAP_MAX) * 4, &client->x.base);

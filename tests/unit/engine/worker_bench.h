@@ -37,6 +37,7 @@ struct client {
 
 extern const struct worker_limits worker_bench_limits;
 
+/* worker_bench_init() - a bench with a worker on it. _finish() takes both down. */
 void worker_bench_init(struct worker_bench *wb, const struct worker_limits *limits);
 void worker_bench_finish(struct worker_bench *wb);
 
@@ -47,6 +48,7 @@ void gate_wait(struct worker_bench *wb); /* until it stands at the last gate tha
 void gate_close(struct worker_bench *wb);
 void gate_open(struct worker_bench *wb);
 
+/* wait_replies(), wait_detached() - until exactly n have come since the start. */
 void wait_replies(struct worker_bench *wb, uint32_t n);
 void wait_detached(struct worker_bench *wb, uint32_t n);
 
@@ -60,7 +62,8 @@ void client_finish(struct client *client);
 void client_use(struct client *client, const struct weight *weight, uint32_t m, uint32_t gap_elems,
                 enum dtype x_dtype, enum dtype y_dtype, uint32_t seed);
 
+/* client_submit() - push into the lane. client_wait() - its next completion, within 20 s. */
 void client_submit(struct client *client, const struct request_desc *desc);
-struct request_result client_wait(struct client *client); /* the next completion, within 20 s */
+struct request_result client_wait(struct client *client);
 /* client_gemm() - submit x, y as they are laid out and wait. */
 struct request_result client_gemm(struct client *client, const struct weight *weight, uint32_t m);
