@@ -426,7 +426,7 @@ static void test_malformed_requests(void **state)
               "a\0b",
               7, "weight_find.name has a NUL");
     CHECK_BAD("\x08\x07\xa2\x01\x03\x68\xe7\x07", 7, "submit.x_dtype is 999");
-    CHECK_BAD("\x08\x07\xa2\x01\x02\x70\x12", 7, "submit.y_dtype is 18");
+    CHECK_BAD("\x08\x07\xa2\x01\x03\x70\xe7\x07", 7, "submit.y_dtype is 999");
 }
 
 static void test_last_scalar_wins_and_unknown_fields_pass(void **state)
