@@ -63,8 +63,7 @@ static void be_late_once(struct fake_daemon *fake, uint32_t quirk)
     }
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 static const float *place(const struct fake_session *session, uint64_t buffer_id, uint64_t offset)
 {
@@ -191,8 +190,7 @@ static void look_at_lane(struct fake_daemon *fake, struct fake_session *session)
     }
 }
 
-/* ---- control ----------------------------------------------------------------------------------
- */
+/* ---- control -------------------------------------------------------------------------------- */
 
 static struct msg_weight make_weight(const char *name)
 {
@@ -298,8 +296,7 @@ static void look_at_router(struct fake_daemon *fake)
     }
 }
 
-/* ---- session socket ---------------------------------------------------------------------------
- */
+/* ---- session socket ------------------------------------------------------------------------- */
 
 static void end_session(struct fake_daemon *fake, struct fake_session *session)
 {
@@ -438,8 +435,7 @@ static void look_for_sessions(struct fake_daemon *fake)
     }
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void close_all(struct fake_daemon *fake)
 {
