@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ipc/base/cleanup.h"
 #include "ipc/base/half.h"
@@ -133,17 +134,18 @@ static int read_whole(const char *path, uint8_t **ret_bytes, size_t *ret_n_bytes
     }
     int r = 0;
     CLEAN_FREE uint8_t *bytes = NULL;
-    long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-    if (size < 0 || fseek(file, 0, SEEK_SET) != 0) {
+    struct stat info;
+    size_t size = 0;
+    if (fstat(fileno(file), &info) < 0 || !S_ISREG(info.st_mode)) {
         r = refuse(why, "not a regular file");
-    } else if (!(bytes = malloc((size_t)size + 1))) {
+    } else if (!(bytes = malloc((size = (size_t)info.st_size) + 1))) {
         r = -ENOMEM;
-    } else if (fread(bytes, 1, (size_t)size, file) != (size_t)size) {
+    } else if (fread(bytes, 1, size, file) != size) {
         r = refuse(why, "reading failed");
     }
     (void)fclose(file);
     if (r == 0) {
-        *ret_n_bytes = (size_t)size;
+        *ret_n_bytes = size;
         *ret_bytes = steal_ptr(&bytes);
     }
     return r;

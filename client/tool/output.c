@@ -36,7 +36,7 @@ int tool_print_json(json_t *document)
         (void)fprintf(stderr, "gemmctl: out of memory\n");
         return TOOL_FAILED;
     }
-    int r = json_dumpf(document, stdout, JSON_INDENT(2));
+    int r = json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(document);
     (void)putchar('\n');
     return r == 0 ? TOOL_DONE : TOOL_FAILED;

@@ -31,10 +31,10 @@ static void element_put(void *data, enum gemmd_dtype dtype, uint64_t i, float va
 static double element_get(const void *data, enum gemmd_dtype dtype, uint64_t i)
 {
     if (dtype == GEMMD_F32) {
-        return ((const float *)data)[i];
+        return (double)((const float *)data)[i];
     }
     uint16_t bits = ((const uint16_t *)data)[i];
-    return dtype == GEMMD_F16 ? half_to_f32(bits) : bf16_to_f32(bits);
+    return (double)(dtype == GEMMD_F16 ? half_to_f32(bits) : bf16_to_f32(bits));
 }
 
 /* ---- making ------------------------------------------------------------------------------------

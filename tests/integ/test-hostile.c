@@ -89,12 +89,13 @@ static int still_serves(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         gemmd_client_t *client =
             fixture_open(&fixture, i == 0 ? GEMMD_PATH_RING : GEMMD_PATH_ZEROMQ);
-        struct product fresh;
+        struct product fresh = {0};
         const struct product_shape shape = {
             .m = 33, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = 1};
         is_right = is_right &&
                    product_init(&fresh, client, "tiny", &model.weights[TEST_INT4], &shape) &&
                    product_run(&fresh, client) && product_same_bytes(&good, &fresh);
+        product_finish(&fresh);
         gemmd_close(client);
     }
     return is_right ? 0 : -1;

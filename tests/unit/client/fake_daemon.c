@@ -197,7 +197,7 @@ static void look_at_lane(struct fake_daemon *fake, struct fake_session *session)
 static struct msg_weight make_weight(const char *name)
 {
     struct msg_weight weight = {
-        .weight_id = 7, .n = FAKE_N, .k = FAKE_K, .act_dtype = DTYPE_BF16, .generation = 1};
+        .weight_id = 7, .n = FAKE_N, .k = FAKE_K, .act_dtype = DTYPE_F32, .generation = 1};
     (void)snprintf(weight.name, sizeof(weight.name), "%s", name);
     (void)snprintf(weight.format, sizeof(weight.format), "f32");
     return weight;
@@ -218,6 +218,20 @@ static void refuse(struct msg_reply *reply, const char *text)
 {
     reply->status = STATUS_NOT_FOUND;
     (void)snprintf(reply->text, sizeof(reply->text), "%s", text);
+}
+
+/* A job runs when it is started, and is over when it is asked for. */
+static void put_job(const struct fake_daemon *fake, struct msg_reply *reply, bool is_over)
+{
+    struct msg_job *job = &reply->job;
+    bool is_bad = is_over && has(fake, FAKE_REFUSE_REQUEST);
+    const char *state = is_bad ? "failed" : "done";
+    reply->body = MSG_BODY_JOB;
+    job->job_id = 5;
+    (void)snprintf(job->kind, sizeof(job->kind), "load");
+    (void)snprintf(job->state, sizeof(job->state), "%s", is_over ? state : "running");
+    job->status = is_bad ? STATUS_INVALID_ARGUMENT : STATUS_OK;
+    (void)snprintf(job->text, sizeof(job->text), "%s", is_bad ? FAKE_SENTENCE : "36 weights");
 }
 
 static void do_verb(struct fake_daemon *fake, struct fake_session *session,
@@ -244,6 +258,14 @@ static void do_verb(struct fake_daemon *fake, struct fake_session *session,
         if (!cancel(fake, session, request->cancel_request_id)) {
             refuse(&reply, "no such request");
         }
+        break;
+    case MSG_VERB_LOAD:
+    case MSG_VERB_RELOAD:
+    case MSG_VERB_VERIFY:
+        put_job(fake, &reply, false);
+        break;
+    case MSG_VERB_JOB_STATUS:
+        put_job(fake, &reply, true);
         break;
     default:
         reply.body = MSG_BODY_PONG;
@@ -335,6 +357,7 @@ static void welcome(struct fake_daemon *fake, const struct fake_session *session
 {
     reply->welcome.version = has(fake, FAKE_WRONG_VERSION) ? 99 : SIDE_VERSION_MAX;
     reply->welcome.n_devices = 1;
+    reply->welcome.rows_max = FAKE_ROWS_MAX;
     reply->welcome.in_flight_max = FAKE_LANE_ENTRIES;
     memset(reply->welcome.token, (int)('a' + (session - fake->sessions)), SIDE_TOKEN_BYTES);
 }

@@ -9,26 +9,28 @@
 #define FAKE_LANE_ENTRIES 16u
 #define FAKE_N            4u /* the weight's shape; y[row][i] = 2 x[row][i] */
 #define FAKE_K            4u
+#define FAKE_ROWS_MAX     4u
 #define FAKE_LATE_MSEC    150
 
 /* Bits of fake_daemon.quirks. Those marked "once" clear themselves. */
 enum fake_quirk {
-    FAKE_HANG_UP = 1 << 0,         /* close a session instead of answering it */
-    FAKE_REFUSE = 1 << 1,          /* answer QUOTA to every question on the session socket */
-    FAKE_REFUSE_WITH_OK = 1 << 2,  /* a refusal with status 0 */
-    FAKE_WRONG_VERSION = 1 << 3,   /* welcome with version 99 */
-    FAKE_WRONG_TYPE = 1 << 4,      /* answer everything with a welcome */
-    FAKE_NO_FDS = 1 << 5,          /* lanes and buffers without their fds */
-    FAKE_SMALL_REGION = 1 << 6,    /* a buffer of one page, whatever was asked for */
-    FAKE_LATE_ANSWER = 1 << 7,     /* once: an answer on the session socket after FAKE_LATE_MSEC */
-    FAKE_LATE_REPLY = 1 << 8,      /* once: a control reply after FAKE_LATE_MSEC */
-    FAKE_NO_REPLY = 1 << 9,        /* say nothing on the control socket */
-    FAKE_GARBAGE_REPLY = 1 << 10,  /* bytes that are no protobuf */
-    FAKE_WRONG_BODY = 1 << 11,     /* a reply to PING, whatever was asked */
-    FAKE_WRONG_STATUS = 1 << 12,   /* a status that no daemon has */
-    FAKE_HOLD = 1 << 13,           /* take requests and keep them, until this is cleared */
-    FAKE_REFUSE_REQUEST = 1 << 14, /* end requests with INVALID_ARGUMENT and FAKE_SENTENCE */
-    FAKE_CORRUPT_RING = 1 << 15,   /* overwrite the completion ring's tail */
+    FAKE_HANG_UP = 1 << 0,        /* close a session instead of answering it */
+    FAKE_REFUSE = 1 << 1,         /* answer QUOTA to every question on the session socket */
+    FAKE_REFUSE_WITH_OK = 1 << 2, /* a refusal with status 0 */
+    FAKE_WRONG_VERSION = 1 << 3,  /* welcome with version 99 */
+    FAKE_WRONG_TYPE = 1 << 4,     /* answer everything with a welcome */
+    FAKE_NO_FDS = 1 << 5,         /* lanes and buffers without their fds */
+    FAKE_SMALL_REGION = 1 << 6,   /* a buffer of one page, whatever was asked for */
+    FAKE_LATE_ANSWER = 1 << 7,    /* once: an answer on the session socket after FAKE_LATE_MSEC */
+    FAKE_LATE_REPLY = 1 << 8,     /* once: a control reply after FAKE_LATE_MSEC */
+    FAKE_NO_REPLY = 1 << 9,       /* say nothing on the control socket */
+    FAKE_GARBAGE_REPLY = 1 << 10, /* bytes that are no protobuf */
+    FAKE_WRONG_BODY = 1 << 11,    /* a reply to PING, whatever was asked */
+    FAKE_WRONG_STATUS = 1 << 12,  /* a status that no daemon has */
+    FAKE_HOLD = 1 << 13,          /* take requests and keep them, until this is cleared */
+    FAKE_REFUSE_REQUEST =
+        1 << 14,                 /* end requests and jobs with INVALID_ARGUMENT and FAKE_SENTENCE */
+    FAKE_CORRUPT_RING = 1 << 15, /* overwrite the completion ring's tail */
     FAKE_FOREIGN_RESULT = 1 << 16, /* before each result, one for a request nobody made */
 };
 

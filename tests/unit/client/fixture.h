@@ -23,6 +23,7 @@ struct fixture {
     gemmd_buffer_t *y;
 };
 
+/* fixture_options() - for the fake daemon, with FIXTURE_TIMEOUT_MSEC. */
 static inline struct gemmd_options fixture_options(const struct fixture *fixture,
                                                    enum gemmd_path path)
 {
@@ -33,7 +34,7 @@ static inline struct gemmd_options fixture_options(const struct fixture *fixture
     return options;
 }
 
-/* A client with buffers for 64 rows; x counts from 0. */
+/* fixture_open() - a client with buffers for 64 rows; x counts from 0. */
 static inline void fixture_open(struct fixture *fixture, enum gemmd_path path)
 {
     fixture->fake = fake_new();
@@ -50,6 +51,7 @@ static inline void fixture_open(struct fixture *fixture, enum gemmd_path path)
     }
 }
 
+/* fixture_close() - all of it, in the order a program would. */
 static inline void fixture_close(struct fixture *fixture)
 {
     gemmd_buffer_free(fixture->x);
@@ -59,7 +61,7 @@ static inline void fixture_close(struct fixture *fixture)
     *fixture = (struct fixture){0};
 }
 
-/* The product of row `row` alone, into row `row` of y. */
+/* fixture_gemm() - the product of row `row` alone, into row `row` of y. */
 static inline struct gemmd_gemm fixture_gemm(const struct fixture *fixture, uint32_t row)
 {
     struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
@@ -72,6 +74,7 @@ static inline struct gemmd_gemm fixture_gemm(const struct fixture *fixture, uint
     return gemm;
 }
 
+/* fixture_check_row() - that row of y is what the fake daemon makes of x. */
 static inline void fixture_check_row(const struct fixture *fixture, uint32_t row)
 {
     const float *x = gemmd_buffer_data(fixture->x);
@@ -81,6 +84,7 @@ static inline void fixture_check_row(const struct fixture *fixture, uint32_t row
     }
 }
 
+/* fixture_now_msec() - CLOCK_MONOTONIC. */
 static inline uint64_t fixture_now_msec(void)
 {
     struct timespec now;

@@ -1,0 +1,175 @@
+/* test-tool.c - gemmctl's commands: exit codes, what they make of a daemon that misbehaves, and the
+ * status table. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/unit/client/fixture.h"
+
+#include "client/tool/npy.h"
+#include "client/tool/status.h"
+#include "client/tool/tool.h"
+
+/* One command line, split at spaces. */
+static int run(struct tool *tool, int (*command)(struct tool *, int, char **), const char *line)
+{
+    char words[256];
+    char *argv[16] = {0};
+    int argc = 0;
+    (void)snprintf(words, sizeof(words), "%s", line);
+    for (char *rest = words; rest;) {
+        argv[argc++] = strsep(&rest, " ");
+    }
+    return command(tool, argc, argv);
+}
+
+static void test_usage_needs_no_daemon(void **state)
+{
+    (void)state;
+    struct tool tool = {.socket_dir = "/nonexistent"};
+    assert_int_equal(run(&tool, command_status, "status x"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_models, "models x"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_weights, "weights x y"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_load, "load x"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_load, "load x / --tp-size -1"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_unload, "unload"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_explain, "explain"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_explain, "explain w --m 1,,2"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_explain, "explain w --m 0"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_explain, "explain w --m 4294967296"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_gemm, "gemm w --in x"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_gemm, "gemm w --in x --out y --act int8"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_gemm, "gemm w --in x --out y --repeat 0"), TOOL_USAGE);
+}
+
+static void test_no_daemon(void **state)
+{
+    (void)state;
+    struct tool tool = {.socket_dir = "/nonexistent"};
+    assert_int_equal(run(&tool, command_status, "status"), TOOL_NO_DAEMON);
+    assert_int_equal(run(&tool, command_weights, "weights"), TOOL_NO_DAEMON);
+    assert_int_equal(run(&tool, command_drain, "drain"), TOOL_NO_DAEMON);
+}
+
+/* The fake answers most verbs with a PONG: to be noticed, not to be read as what was asked for. */
+static void test_replies_of_another_kind(void **state)
+{
+    (void)state;
+    struct fake_daemon *fake = fake_new();
+    struct tool tool = {.socket_dir = fake_dir(fake)};
+    assert_int_equal(run(&tool, command_status, "status"), TOOL_FAILED);
+    assert_int_equal(run(&tool, command_models, "models"), TOOL_FAILED);
+    assert_int_equal(run(&tool, command_explain, "explain w --m 1,16"), TOOL_FAILED);
+    fake_set(fake, FAKE_WRONG_BODY);
+    assert_int_equal(run(&tool, command_weights, "weights"), TOOL_FAILED);
+    assert_int_equal(run(&tool, command_load, "load m /"), TOOL_FAILED);
+    gemmd_close(tool.client);
+    fake_free(fake);
+}
+
+static void test_jobs_are_followed(void **state)
+{
+    (void)state;
+    struct fake_daemon *fake = fake_new();
+    struct tool tool = {.socket_dir = fake_dir(fake)};
+    assert_int_equal(run(&tool, command_load, "load m /"), TOOL_DONE);
+    assert_int_equal(run(&tool, command_verify, "verify m"), TOOL_DONE);
+    fake_set(fake, FAKE_REFUSE_REQUEST);
+    assert_int_equal(run(&tool, command_reload, "reload m"), TOOL_REFUSED);
+    assert_string_equal(gemmd_last_error(), FAKE_SENTENCE);
+    gemmd_close(tool.client);
+    fake_free(fake);
+}
+
+/* 10 rows are more than the fake takes in one request. */
+static void test_gemm_splits_rows(void **state)
+{
+    (void)state;
+    struct fake_daemon *fake = fake_new();
+    struct tool tool = {.socket_dir = fake_dir(fake)};
+    struct npy_header header;
+    float x[10 * FAKE_K];
+    float *y = NULL;
+    for (uint32_t i = 0; i < 10 * FAKE_K; i++) {
+        x[i] = (float)i;
+    }
+    assert_int_equal(npy_write("test-tool-x.npy", x, 10, FAKE_K), 0);
+    assert_int_equal(
+        run(&tool, command_gemm, "gemm m/w --in test-tool-x.npy --out test-tool-y.npy --repeat 3"),
+        TOOL_DONE);
+    assert_int_equal(npy_read("test-tool-y.npy", &header, &y, NULL), 0);
+    assert_int_equal(header.n_rows, 10);
+    for (uint32_t i = 0; i < 10 * FAKE_N; i++) {
+        assert_true(y[i] == 2 * x[i]);
+    }
+    free(y);
+    assert_int_equal(npy_write("test-tool-x.npy", x, 8, FAKE_K + 1), 0);
+    assert_int_equal(
+        run(&tool, command_gemm, "gemm m/w --in test-tool-x.npy --out test-tool-y.npy"),
+        TOOL_REFUSED);
+    assert_says("test-tool-x.npy is (8, 5), m/w wants (m, 4)");
+    assert_int_equal(run(&tool, command_gemm, "gemm m/missing --in x --out y"), TOOL_REFUSED);
+    assert_int_equal(unlink("test-tool-x.npy"), 0);
+    assert_int_equal(unlink("test-tool-y.npy"), 0);
+    gemmd_close(tool.client);
+    fake_free(fake);
+}
+
+static char *render(const char *json)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *stream = open_memstream(&text, &n_bytes);
+    json_t *document = json_loads(json, 0, NULL);
+    assert_non_null(document);
+    status_print(document, stream);
+    json_decref(document);
+    assert_int_equal(fclose(stream), 0);
+    return text;
+}
+
+static void test_status_table(void **state)
+{
+    (void)state;
+    char *text = render(
+        "{\"version\": \"0.1.0\", \"pid\": 7, \"state\": \"serving\", \"uptime_seconds\": 10.0,"
+        " \"resident\": {\"models\": 1, \"weights\": 36, \"packed_bytes\": 1048576},"
+        " \"devices\": [{\"name\": \"host\", \"description\": \"a CPU\", \"worker\":"
+        "  {\"requests\": 50, \"ok\": 49, \"rows\": 60, \"launches\": 20, \"busy_seconds\": 2.5}}],"
+        " \"models\": [{\"name\": \"mini\", \"device\": \"host\", \"state\": \"serving\"}],"
+        " \"sessions\": [{\"id\": 3, \"name\": \"prog\", \"buffer_bytes\": 2048}]}");
+    assert_non_null(strstr(text, "gemmd 0.1.0, pid 7, serving, up 10 s\n"));
+    assert_non_null(strstr(text, "1 models, 36 weights, 1.0 MiB packed\n"));
+    assert_non_null(strstr(text, " 5.0/s "));
+    assert_non_null(strstr(text, " 25.0% "));
+    assert_non_null(strstr(text, " 3.00 "));
+    assert_non_null(strstr(text, "2.0 KiB"));
+    free(text);
+    text = render("{}"); /* nothing known is no crash */
+    assert_non_null(strstr(text, "gemmd -, pid 0"));
+    free(text);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    char text[32];
+    assert_string_equal(tool_bytes(0, text), "0 B");
+    assert_string_equal(tool_bytes(1023, text), "1023 B");
+    assert_string_equal(tool_bytes(1536, text), "1.5 KiB");
+    assert_string_equal(tool_bytes(UINT64_MAX, text), "16777216.0 TiB");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_usage_needs_no_daemon),
+        cmocka_unit_test(test_no_daemon),
+        cmocka_unit_test(test_replies_of_another_kind),
+        cmocka_unit_test(test_jobs_are_followed),
+        cmocka_unit_test(test_gemm_splits_rows),
+        cmocka_unit_test(test_status_table),
+        cmocka_unit_test(test_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
