@@ -29,11 +29,7 @@ struct tool_command {
     int (*run)(struct tool *tool, int argc, char **argv);
 };
 
-<<<<<<< HEAD
-/* The commands, by name; arguments and exit codes are in gemmctl(1). */
-=======
 /* command_*() - the rows of the table in main.c. */
->>>>>>> main
 int command_status(struct tool *tool, int argc, char **argv);
 int command_load(struct tool *tool, int argc, char **argv);
 int command_unload(struct tool *tool, int argc, char **argv);

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* By name: binary16 (half) or bfloat16 (bf16), to or from binary32. */
+/* half_*: binary16. bf16_*: bfloat16. Pure; any thread. */
 float half_to_f32(uint16_t bits);
 uint16_t half_from_f32(float value);
 float bf16_to_f32(uint16_t bits);

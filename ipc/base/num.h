@@ -27,7 +27,7 @@ static inline bool num_mul(uint64_t a, uint64_t b, uint64_t *ret)
     return true;
 }
 
-/* num_div_up() - a / b, rounded up; b > 0. */
+/* a / b rounded up; b is not 0. */
 static inline uint64_t num_div_up(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
@@ -40,12 +40,13 @@ static inline uint64_t num_align_up(uint64_t a, uint64_t alignment)
     return (a + alignment - 1) & ~(alignment - 1);
 }
 
-/* num_min() and num_max() - the smaller and the larger one. */
+/* The smaller. */
 static inline uint64_t num_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
+/* The larger. */
 static inline uint64_t num_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

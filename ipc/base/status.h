@@ -48,7 +48,7 @@ enum status {
 #undef STATUS_X
 };
 
-/* status_category() - the high byte. */
+/* The high byte of a status. */
 static inline enum status_category status_category(int status)
 {
     return (enum status_category)((status >> 8) & 0xff);
