@@ -1,5 +1,5 @@
-/* codec.c - protobuf bytes to plain structs and back. The only file that sees generated types,
- * hence the only one of this folder that is longer than it would like to be.
+/* codec.c - protobuf bytes to plain structs and back. Long because it is the only file
+ * that sees generated types, and every field of every message is named in it twice.
  *
  * protobuf-c checks the wire format and nothing else, so here: memory is bounded by an arena that
  * is its allocator; a string's length, NULs and UTF-8 are checked when it is copied out; numbers

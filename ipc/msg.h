@@ -44,7 +44,8 @@ enum msg_verb {
         MSG_VERB_END,
 };
 
-const char *msg_verb_name(enum msg_verb verb); /* "weight_find"; "?" */
+/* msg_verb_name() - "weight_find" for MSG_VERB_WEIGHT_FIND; "?" for what is no verb. Static. */
+const char *msg_verb_name(enum msg_verb verb);
 
 struct msg_load {
     char name[MSG_NAME_BYTES];

@@ -30,6 +30,7 @@ struct ring {
     uint32_t own; /* this side's index; never read back from the region */
 };
 
+/* ring_init() - one side's view of a ring whose two words are zero; n_entries is a power of two. */
 void ring_init(struct ring *ring, _Atomic uint32_t *tail, _Atomic uint32_t *head, void *entries,
                uint32_t n_entries, uint32_t entry_bytes);
 

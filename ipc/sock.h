@@ -37,7 +37,8 @@ void sock_finish(struct sock *sock);
  * otherwise. */
 void sock_linger(struct sock *sock, int timeout_msec);
 
-int sock_fd(const struct sock *sock); /* for a poll loop; see the rule above */
+/* sock_fd() - for a poll loop; see the rule above. sock_can_receive() - a whole message waits. */
+int sock_fd(const struct sock *sock);
 bool sock_can_receive(const struct sock *sock);
 
 /* Client side, blocking: sock_send_request() sends [empty][payload]; sock_receive_reply() waits up

@@ -3,6 +3,7 @@
  * not mix. */
 #include "daemon/server/log_sink.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static int level_parse(const char *text)
             return (int)i;
         }
     }
-    return -1;
+    return -EINVAL;
 }
 
 static int word_apply(char *word, int *wanted, struct reason *why)

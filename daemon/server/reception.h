@@ -23,6 +23,7 @@ struct reception {
     struct log_rate rate;
 };
 
+/* reception_init() - not listening yet; core and event must outlive it. */
 void reception_init(struct reception *reception, struct core *core, sd_event *event);
 /* reception_open() - listen at path. 0 or negative errno. */
 int reception_open(struct reception *reception, const char *path, mode_t mode) GD_MUST_CHECK;

@@ -51,6 +51,7 @@ struct replies {
     uint64_t unsent_bytes;
 };
 
+/* replies_init() - nothing pending, nothing unsent. */
 void replies_init(struct replies *replies);
 void replies_finish(struct replies *replies);
 

@@ -67,4 +67,5 @@ struct session *session_free(struct session *session);
  */
 void session_detach(struct session *session, struct core *core);
 
+/* session_as_client() - how the workers and the request checks know this session. */
 struct worker_client session_as_client(const struct session *session);

@@ -16,6 +16,8 @@ struct session_table {
     struct list all; /* oldest first */
 };
 
+/* session_table_init() - empty. session_table_add() - found by id from now on; by token once
+ * published. */
 void session_table_init(struct session_table *table);
 void session_table_add(struct session_table *table, struct session *session);
 

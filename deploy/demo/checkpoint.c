@@ -1,191 +1,198 @@
+/* checkpoint.c - see checkpoint.h. The file: 8 bytes of header length, a JSON object from tensor
+ * name to dtype, shape and offsets, then the data. */
 #include "deploy/demo/checkpoint.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "ipc/base/half.h"
+#include "deploy/demo/values.h"
 
-struct file {
-    uint8_t *bytes;
-    size_t n_bytes;
-    const uint8_t *data; /* behind the header */
-    json_t *header;
+enum { CODES_PER_WORD = 8, CODE_BITS = 4, CODE_MASK = 0xf, LENGTH_BYTES = 8 };
+
+static const char weight_suffix[] = ".qweight";
+
+struct tensor {
+    const void *data;
+    uint64_t shape[2];
 };
 
-static int complain(const char *where, const char *what)
+static bool map_file(const char *path, struct checkpoint *checkpoint)
 {
-    (void)fprintf(stderr, "gemmd-demo: %s: %s\n", where, what);
-    return -1;
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || fstat(fd, &info) < 0) {
+        perror(path);
+        if (fd >= 0) {
+            close(fd);
+        }
+        return false;
+    }
+    checkpoint->map_bytes = (size_t)info.st_size;
+    checkpoint->map = mmap(NULL, checkpoint->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (checkpoint->map == MAP_FAILED) {
+        perror(path);
+        checkpoint->map = NULL;
+        return false;
+    }
+    return true;
 }
 
-static int read_bytes(const char *path, struct file *file)
+/* The header as JSON, and where the data starts; NULL when this is no safetensors file. */
+static json_t *read_header(const struct checkpoint *checkpoint, size_t *ret_data_offset)
 {
-    FILE *stream = fopen(path, "rbe");
-    if (!stream) {
-        return complain(path, "cannot be opened");
-    }
-    long size = fseek(stream, 0, SEEK_END) == 0 ? ftell(stream) : -1;
-    file->bytes = size > 8 ? malloc((size_t)size) : NULL;
-    rewind(stream);
-    if (file->bytes && fread(file->bytes, 1, (size_t)size, stream) == (size_t)size) {
-        file->n_bytes = (size_t)size;
-    }
-    (void)fclose(stream);
-    return file->n_bytes ? 0 : complain(path, "cannot be read");
-}
+    uint64_t header_bytes;
 
-static int read_file(const char *dir, struct file *file)
-{
-    char path[4096];
-    (void)snprintf(path, sizeof(path), "%s/model.safetensors", dir);
-    if (read_bytes(path, file) < 0) {
-        return -1;
-    }
-    uint64_t n_header = 0;
-    memcpy(&n_header, file->bytes, 8);
-    if (n_header > file->n_bytes - 8) {
-        return complain(path, "the header is longer than the file");
-    }
-    file->header =
-        json_loadb((const char *)file->bytes + 8, n_header, JSON_REJECT_DUPLICATES, NULL);
-    file->data = file->bytes + 8 + n_header;
-    return json_is_object(file->header) ? 0 : complain(path, "the header is not JSON");
-}
-
-/* A tensor of the module, one or two dimensions; NULL when it is not there. */
-static const uint8_t *find_tensor(const struct file *file, const char *module, const char *suffix,
-                                  uint32_t *ret_rows, uint32_t *ret_columns)
-{
-    char name[256];
-    (void)snprintf(name, sizeof(name), "%s.%s", module, suffix);
-    const json_t *tensor = json_object_get(file->header, name);
-    const json_t *shape = json_object_get(tensor, "shape");
-    const json_t *offsets = json_object_get(tensor, "data_offsets");
-    size_t n = json_array_size(shape);
-    size_t begin = (size_t)json_integer_value(json_array_get(offsets, 0));
-    size_t end = (size_t)json_integer_value(json_array_get(offsets, 1));
-    if (n == 0 || begin > end || end > (size_t)(file->bytes + file->n_bytes - file->data)) {
+    if (checkpoint->map_bytes < LENGTH_BYTES) {
         return NULL;
     }
-    *ret_rows = n > 1 ? (uint32_t)json_integer_value(json_array_get(shape, 0)) : 1;
-    *ret_columns = (uint32_t)json_integer_value(json_array_get(shape, n - 1));
-    return file->data + begin;
+    memcpy(&header_bytes, checkpoint->map, sizeof(header_bytes));
+    if (header_bytes > checkpoint->map_bytes - LENGTH_BYTES) {
+        return NULL;
+    }
+    *ret_data_offset = LENGTH_BYTES + header_bytes;
+    return json_loadb((const char *)checkpoint->map + LENGTH_BYTES, header_bytes, 0, NULL);
 }
 
-static int nibble(const uint8_t *words, uint64_t i_word, uint32_t i_nibble)
+/* The tensor NAME + SUFFIX, when it is there, of that dtype, and inside the file. */
+static bool find_tensor(const struct checkpoint *checkpoint, json_t *header, size_t data_offset,
+                        const char *name, const char *suffix, const char *dtype, struct tensor *ret)
 {
-    uint32_t word;
-    memcpy(&word, words + 4 * i_word, 4);
-    return (int)(word >> (4 * i_nibble) & 0xf);
+    char full_name[300];
+    json_int_t begin, end;
+    const char *its_dtype;
+    json_t *shape;
+
+    snprintf(full_name, sizeof(full_name), "%s%s", name, suffix);
+    json_t *entry = json_object_get(header, full_name);
+    if (!entry || json_unpack(entry, "{s:s, s:o, s:[I, I]}", "dtype", &its_dtype, "shape", &shape,
+                              "data_offsets", &begin, &end) != 0) {
+        return false;
+    }
+    if (strcmp(its_dtype, dtype) != 0 || begin < 0 || end < begin ||
+        (uint64_t)end > checkpoint->map_bytes - data_offset) {
+        return false;
+    }
+    ret->data = (const char *)checkpoint->map + data_offset + begin;
+    for (size_t i = 0; i < 2; i++) {
+        json_t *length = json_array_get(shape, i);
+        ret->shape[i] = length ? (uint64_t)json_integer_value(length) : 1;
+    }
+    uint64_t element_bytes = strcmp(dtype, "F16") == 0 ? sizeof(uint16_t) : sizeof(uint32_t);
+    return ret->shape[0] * ret->shape[1] * element_bytes == (uint64_t)(end - begin);
 }
 
-static double half_at(const uint8_t *halves, uint64_t i)
+static bool read_layer(const struct checkpoint *checkpoint, json_t *header, size_t data_offset,
+                       const char *name, struct layer *ret_layer)
 {
-    uint16_t half;
-    memcpy(&half, halves + 2 * i, 2);
-    return (double)half_to_f32(half);
+    struct tensor qweight, qzeros, scales, bias = {NULL, {0, 0}};
+
+    if (!find_tensor(checkpoint, header, data_offset, name, ".qweight", "I32", &qweight) ||
+        !find_tensor(checkpoint, header, data_offset, name, ".qzeros", "I32", &qzeros) ||
+        !find_tensor(checkpoint, header, data_offset, name, ".scales", "F16", &scales)) {
+        return false;
+    }
+    (void)find_tensor(checkpoint, header, data_offset, name, ".bias", "F16", &bias);
+    struct layer layer = {
+        .n = (uint32_t)qweight.shape[1],
+        .k = (uint32_t)qweight.shape[0] * CODES_PER_WORD,
+        .n_groups = (uint32_t)scales.shape[0],
+        .qweight = qweight.data,
+        .qzeros = qzeros.data,
+        .scales = scales.data,
+        .bias = bias.data,
+    };
+    if (scales.shape[1] != layer.n || layer.n_groups == 0 || layer.k % layer.n_groups != 0 ||
+        qzeros.shape[0] != layer.n_groups || qzeros.shape[1] * CODES_PER_WORD != layer.n ||
+        (bias.data && bias.shape[0] != layer.n)) {
+        return false;
+    }
+    snprintf(layer.name, sizeof(layer.name), "%s", name);
+    *ret_layer = layer;
+    return true;
 }
 
-static int read_bias(const struct file *file, struct layer *layer)
+static bool read_layers(struct checkpoint *checkpoint, json_t *header, size_t data_offset)
 {
-    uint32_t rows, columns;
-    layer->bias = calloc(layer->n, sizeof(double));
-    if (!layer->bias) {
-        return complain(layer->name, "out of memory");
-    }
-    const uint8_t *bias = find_tensor(file, layer->name, "bias", &rows, &columns);
-    for (uint32_t n = 0; bias && n < layer->n; n++) {
-        layer->bias[n] = half_at(bias, n);
-    }
-    return 0;
-}
+    const char *key;
+    json_t *value;
 
-/* w = scale * (code - (zero + 1)): codes packed along k, zeros along n, both low nibble first. */
-static int dequantise(const struct file *file, struct layer *layer)
-{
-    uint32_t rows, n_groups, unused;
-    const uint8_t *codes = find_tensor(file, layer->name, "qweight", &rows, &layer->n);
-    const uint8_t *scales = find_tensor(file, layer->name, "scales", &n_groups, &unused);
-    const uint8_t *zeros = find_tensor(file, layer->name, "qzeros", &unused, &unused);
-    if (!codes || !scales || !zeros || n_groups == 0) {
-        return complain(layer->name, "qweight, scales or qzeros is missing");
-    }
-    layer->k = rows * 8;
-    layer->weight = malloc(sizeof(double) * layer->n * layer->k);
-    if (!layer->weight) {
-        return complain(layer->name, "out of memory");
-    }
-    uint32_t group = (layer->k + n_groups - 1) / n_groups;
-    for (uint32_t k = 0; k < layer->k; k++) {
-        for (uint32_t n = 0; n < layer->n; n++) {
-            int code = nibble(codes, (uint64_t)(k / 8) * layer->n + n, k % 8);
-            int zero = nibble(zeros, (uint64_t)(k / group) * (layer->n / 8) + n / 8, n % 8) + 1;
-            double scale = half_at(scales, (uint64_t)(k / group) * layer->n + n);
-            layer->weight[(uint64_t)n * layer->k + k] = scale * (code - zero);
-        }
-    }
-    return read_bias(file, layer);
-}
-
-static int read_layers(const struct file *file, struct checkpoint *checkpoint)
-{
-    const char *name;
-    json_t *tensor;
-    checkpoint->layers = calloc(json_object_size(file->header), sizeof(struct layer));
+    checkpoint->layers = calloc(json_object_size(header), sizeof(*checkpoint->layers));
     if (!checkpoint->layers) {
-        return complain("checkpoint", "out of memory");
+        return false;
     }
-    json_object_foreach(file->header, name, tensor)
+    json_object_foreach(header, key, value)
     {
-        const char *suffix = strstr(name, ".qweight");
-        if (!suffix) {
+        size_t length = strlen(key), suffix_length = strlen(weight_suffix);
+        char name[256];
+
+        if (length <= suffix_length || length - suffix_length >= sizeof(name) ||
+            strcmp(key + length - suffix_length, weight_suffix) != 0) {
             continue;
         }
-        struct layer *layer = &checkpoint->layers[checkpoint->n_layers++];
-        (void)snprintf(layer->name, sizeof(layer->name), "%.*s", (int)(suffix - name), name);
-        if (dequantise(file, layer) < 0) {
-            return -1;
+        memcpy(name, key, length - suffix_length);
+        name[length - suffix_length] = '\0';
+        if (!read_layer(checkpoint, header, data_offset, name,
+                        &checkpoint->layers[checkpoint->n_layers])) {
+            fprintf(stderr, "gemmd-demo: layer '%s' is not 4-bit GPTQ as the demo knows it\n",
+                    name);
+            return false;
         }
+        checkpoint->n_layers++;
     }
-    return checkpoint->n_layers ? 0 : complain("checkpoint", "no module has a qweight");
+    return checkpoint->n_layers > 0;
 }
 
-int checkpoint_read(const char *dir, struct checkpoint *ret_checkpoint)
+bool checkpoint_open(const char *folder, struct checkpoint *ret_checkpoint)
 {
-    struct file file = {0};
     struct checkpoint checkpoint = {0};
-    int r = read_file(dir, &file);
-    r = r < 0 ? r : read_layers(&file, &checkpoint);
-    json_decref(file.header);
-    free(file.bytes);
-    if (r < 0) {
-        checkpoint_finish(&checkpoint);
-        return r;
+    size_t data_offset = 0;
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+    if (!map_file(path, &checkpoint)) {
+        return false;
+    }
+    json_t *header = read_header(&checkpoint, &data_offset);
+    bool is_read = header && read_layers(&checkpoint, header, data_offset);
+    json_decref(header);
+    if (!is_read) {
+        fprintf(stderr, "gemmd-demo: no layers could be read from %s\n", path);
+        checkpoint_close(&checkpoint);
+        return false;
     }
     *ret_checkpoint = checkpoint;
-    return 0;
+    return true;
 }
 
-void checkpoint_finish(struct checkpoint *checkpoint)
+void checkpoint_close(struct checkpoint *checkpoint)
 {
-    for (size_t i = 0; i < checkpoint->n_layers; i++) {
-        free(checkpoint->layers[i].weight);
-        free(checkpoint->layers[i].bias);
+    if (checkpoint->map) {
+        munmap(checkpoint->map, checkpoint->map_bytes);
     }
     free(checkpoint->layers);
     *checkpoint = (struct checkpoint){0};
 }
 
-void layer_product(const struct layer *layer, const float *x, double *y)
+static uint32_t code_at(uint32_t word, uint32_t i)
 {
-    for (uint32_t n = 0; n < layer->n; n++) {
-        const double *row = layer->weight + (uint64_t)n * layer->k;
-        double sum = 0;
-        for (uint32_t k = 0; k < layer->k; k++) {
-            sum += row[k] * (double)x[k];
-        }
-        y[n] = sum + layer->bias[n];
-    }
+    return (word >> (CODE_BITS * (i % CODES_PER_WORD))) & CODE_MASK;
+}
+
+double layer_weight(const struct layer *layer, uint32_t i_n, uint32_t i_k)
+{
+    uint32_t i_group = i_k / (layer->k / layer->n_groups);
+    uint32_t code = code_at(layer->qweight[(size_t)(i_k / CODES_PER_WORD) * layer->n + i_n], i_k);
+    size_t zeros_per_group = layer->n / CODES_PER_WORD;
+    uint32_t stored = code_at(layer->qzeros[i_group * zeros_per_group + i_n / CODES_PER_WORD], i_n);
+    int zero = (int)((stored + 1) & CODE_MASK); /* v1: the file has zero points less one */
+
+    return ((int)code - zero) * value_of_f16(layer->scales[(size_t)i_group * layer->n + i_n]);
 }

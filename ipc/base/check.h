@@ -10,4 +10,5 @@
 #define GD_ASSERT(expression)                                                                      \
     ((expression) ? (void)0 : check_failed(#expression, __FILE__, __LINE__))
 
+/* check_failed() - what a broken GD_ASSERT() calls. */
 _Noreturn void check_failed(const char *expression, const char *file, int line);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* cleanup_fd() / cleanup_free() - what CLEAN_FD and CLEAN_FREE run at the end of a scope; both
+ * leave errno alone. */
 static inline void cleanup_fd(const int *fd)
 {
     if (*fd >= 0) {

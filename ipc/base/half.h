@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+/* half_*: binary16. bf16_*: bfloat16. Pure; any thread. */
 float half_to_f32(uint16_t bits);
 uint16_t half_from_f32(float value);
 float bf16_to_f32(uint16_t bits);

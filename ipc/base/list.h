@@ -12,17 +12,20 @@ struct list {
 
 #define LIST_OWNER(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
 
+/* An empty list, or a node on no list. */
 static inline void list_init(struct list *list)
 {
     list->next = list;
     list->prev = list;
 }
 
+/* Of a node: it is on no list. */
 static inline bool list_is_empty(const struct list *list)
 {
     return list->next == list;
 }
 
+/* The node must be on no list. */
 static inline void list_insert_before(struct list *position, struct list *node)
 {
     node->prev = position->prev;
@@ -31,6 +34,7 @@ static inline void list_insert_before(struct list *position, struct list *node)
     position->prev = node;
 }
 
+/* To the end. */
 static inline void list_append(struct list *list, struct list *node)
 {
     list_insert_before(list, node);
@@ -43,6 +47,7 @@ static inline void list_remove(struct list *node)
     list_init(node);
 }
 
+/* Takes the first node off; NULL when there is none. */
 static inline struct list *list_pop(struct list *list)
 {
     if (list_is_empty(list)) {

@@ -27,6 +27,7 @@ static inline bool num_mul(uint64_t a, uint64_t b, uint64_t *ret)
     return true;
 }
 
+/* a / b rounded up; b is not 0. */
 static inline uint64_t num_div_up(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);
@@ -39,11 +40,13 @@ static inline uint64_t num_align_up(uint64_t a, uint64_t alignment)
     return (a + alignment - 1) & ~(alignment - 1);
 }
 
+/* The smaller. */
 static inline uint64_t num_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
+/* The larger. */
 static inline uint64_t num_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

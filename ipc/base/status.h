@@ -48,6 +48,7 @@ enum status {
 #undef STATUS_X
 };
 
+/* The high byte of a status. */
 static inline enum status_category status_category(int status)
 {
     return (enum status_category)((status >> 8) & 0xff);

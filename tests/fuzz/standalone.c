@@ -229,7 +229,7 @@ static void add_path(const char *path)
 int main(int argc, char **argv)
 {
     const char *seconds = getenv("GEMMD_FUZZ_SECONDS");
-    time_t end = time(NULL) + (seconds != NULL ? atol(seconds) : 0);
+    time_t end = time(NULL) + (seconds != NULL ? strtol(seconds, NULL, 10) : 0);
 
     fuzz.is_keeping = getenv("GEMMD_FUZZ_KEEP") != NULL;
     for (int i = 1; i < argc; i++) {

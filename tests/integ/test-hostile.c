@@ -2,7 +2,8 @@
  * T45).
  *
  * After every case the daemon must still run and give a well-behaved client the right bits: those
- * of a product that was judged before the first attack. */
+ * of a product that was judged before the first attack. Long because each case speaks the wire by
+ * hand. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

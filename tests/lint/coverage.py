@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every .c of ours has a unit test of its name, or a row in untested.txt that says what tests it.
 
-A row reads `path: tests/the/test.c, reason` (or names a folder of tests). Rows whose source or test is
-gone are refused too.
+A row reads `path: tests/the/test.c, reason`; either side may be a folder, ending in "/". Rows whose source
+or test is gone are refused too.
 """
 from tree import refusal, run
 
@@ -27,15 +27,19 @@ def stems_with_tests(tree):
     return {name[len("test-") : -len(".c")].replace("-", "_") for name in names if name.startswith("test-")}
 
 
+def is_listed(path, rows):
+    return path in rows or any(row.endswith("/") and path.startswith(row) for row in rows)
+
+
 def check(tree):
     rows = listed(tree)
     tested = stems_with_tests(tree)
     for path in tree.matching(".c"):
         stem = path.rsplit("/", 1)[-1][: -len(".c")].replace("-", "_")
-        if path.startswith(TESTED) and stem not in tested and path not in rows:
+        if path.startswith(TESTED) and stem not in tested and not is_listed(path, rows):
             yield refusal(path, 0, f"has neither a test-{stem}.c nor a row in {ROWS} that says what tests it")
     for path, (test, line) in rows.items():
-        if not tree.has(path):
+        if not any(file == path or file.startswith(path) and path.endswith("/") for file in tree.files):
             yield refusal(ROWS, line, f"names {path}, which is gone")
         elif not any(file == test or file.startswith(test.rstrip("/") + "/") for file in tree.files):
             yield refusal(ROWS, line, f"says that {test} tests {path}, and there is no such file or folder")

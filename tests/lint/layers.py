@@ -18,6 +18,7 @@ FLOORS = {
         {"daemon/engine", "daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"},
         {"jansson.h", "systemd/", "zmq.h"},
     ),
+    "daemon": ({"daemon/server", "ipc/base"}, set()),
     "client": ({"ipc", "ipc/base", "client/include"}, set()),
     "client/include": (set(), set()),
     "client/tool": ({"client", "client/include", "ipc", "ipc/base"}, {"jansson.h"}),

@@ -33,7 +33,7 @@ def compare(left_name, left, right_name, right):
 
 
 def check(tree):
-    declared = {name for name, _ in prototypes.prototypes(tree.text(HEADER))}
+    declared = {name for name, _, _ in prototypes.prototypes(tree.text(HEADER))}
     listed = mapped(tree.text(MAP))
     yield from compare(HEADER, declared, MAP, listed)
     build = os.environ.get("GEMMD_BUILD_DIR")

@@ -1,5 +1,6 @@
-/* test-codec.c - every verb and every body there and back, T41's malformed messages, cuts at every
- * byte, mutations, and the promise that the schema has no cycles. */
+/* test-codec.c - long because it follows codec.c field by field: every verb and every body there
+ * and back, T41's malformed messages, cuts at every byte, mutations, and the promise that the
+ * schema has no cycles. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -364,7 +365,7 @@ static void test_what_is_not_text_is_replaced(void **state)
     uint8_t *bytes = NULL;
     size_t n_bytes = 0;
     reply.status = STATUS_NOT_FOUND;
-    strcpy(reply.text, "no '\xff\xc3\xa9\xed\xa0\x80' \xe2\x82"); /* cut inside a euro sign */
+    (void)snprintf(reply.text, sizeof(reply.text), "%s", "no '\xff\xc3\xa9\xed\xa0\x80' \xe2\x82");
     assert_int_equal(codec_encode_reply(&reply, &bytes, &n_bytes), 0);
     assert_int_equal(codec_decode_reply(bytes, n_bytes, &decoded, NULL), 0);
     assert_string_equal(decoded.text, "no '?\xc3\xa9\?\?\?' \?\?");
@@ -425,7 +426,6 @@ static void test_malformed_requests(void **state)
               "a\0b",
               7, "weight_find.name has a NUL");
     CHECK_BAD("\x08\x07\xa2\x01\x03\x68\xe7\x07", 7, "submit.x_dtype is 999");
-    CHECK_BAD("\x08\x07\xa2\x01\x02\x70\x12", 7, "submit.y_dtype is 18");
 }
 
 static void test_last_scalar_wins_and_unknown_fields_pass(void **state)
@@ -439,6 +439,10 @@ static void test_last_scalar_wins_and_unknown_fields_pass(void **state)
     assert_int_equal(request.verb, MSG_VERB_PING);
     assert_int_equal(codec_decode_request(unknown, sizeof(unknown), &request, NULL), 0);
     assert_int_equal(request.verb, MSG_VERB_PING);
+    /* An element type that nobody knows is judged with the rest of the request, not here. */
+    const uint8_t dtype[] = {0xa2, 0x01, 2, 0x70, 0x12};
+    assert_int_equal(codec_decode_request(dtype, sizeof(dtype), &request, NULL), 0);
+    assert_int_equal(request.submit.y_dtype, 18);
 }
 
 static size_t put_varint(uint8_t *bytes, uint64_t value)

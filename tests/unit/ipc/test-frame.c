@@ -53,7 +53,7 @@ static int set_up(void **state)
     static struct fixture fixture;
     fixture = (struct fixture){.router = SOCK_NULL};
     if (sock_bind_router(&fixture.router, path, 0600) != 0) {
-        return -1;
+        return -errno;
     }
     fixture.context = zmq_ctx_new();
     fixture.client = open_raw(&fixture, ZMQ_DEALER, "client");
@@ -368,7 +368,7 @@ static int make_folder(void **state)
 {
     (void)state;
     if (mkdtemp(folder) == NULL) {
-        return -1;
+        return -errno;
     }
     (void)snprintf(path, sizeof(path), "%s/control", folder);
     (void)snprintf(address, sizeof(address), "ipc://%s", path);

@@ -25,13 +25,18 @@ struct pair {
     struct lane client;
 };
 
+static int duplicate(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
 static void pair_init(struct pair *pair)
 {
     pair->worker = LANE_NULL;
     pair->client = LANE_NULL;
     assert_int_equal(lane_create(&pair->worker, N_ENTRIES, 3), 0);
-    assert_int_equal(lane_attach(&pair->client, dup(pair->worker.region.fd),
-                                 dup(pair->worker.doorbell_fd), NULL),
+    assert_int_equal(lane_attach(&pair->client, duplicate(pair->worker.region.fd),
+                                 duplicate(pair->worker.doorbell_fd), NULL),
                      0);
 }
 
@@ -64,8 +69,8 @@ static void test_geometry(void **state)
 static void check_attach(struct pair *pair, int expected)
 {
     struct lane lane = LANE_NULL;
-    int region_fd = dup(pair->worker.region.fd);
-    int doorbell_fd = dup(pair->worker.doorbell_fd);
+    int region_fd = duplicate(pair->worker.region.fd);
+    int doorbell_fd = duplicate(pair->worker.doorbell_fd);
     assert_int_equal(lane_attach(&lane, region_fd, doorbell_fd, NULL), expected);
     assert_int_equal(fcntl(region_fd, F_GETFD), -1);
     assert_int_equal(fcntl(doorbell_fd, F_GETFD), -1);

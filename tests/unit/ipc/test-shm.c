@@ -60,12 +60,12 @@ static void test_attach_shares_and_checks_the_size(void **state)
     struct region ours = REGION_NULL;
     struct region theirs = REGION_NULL;
     assert_int_equal(region_create(&ours, "test", BYTES), 0);
-    assert_int_equal(region_attach(&theirs, dup(ours.fd), BYTES), 0);
-    strcpy(ours.base, "hello");
+    assert_int_equal(region_attach(&theirs, fcntl(ours.fd, F_DUPFD_CLOEXEC, 0), BYTES), 0);
+    memcpy(ours.base, "hello", 6);
     assert_string_equal(theirs.base, "hello");
     region_finish(&theirs);
 
-    int copy = dup(ours.fd);
+    int copy = fcntl(ours.fd, F_DUPFD_CLOEXEC, 0);
     assert_int_equal(region_attach(&theirs, copy, BYTES + 1), -EINVAL);
     assert_int_equal(fcntl(copy, F_GETFD), -1); /* taken over, hence closed */
     assert_int_equal(region_attach(&theirs, -1, BYTES), -EBADF);
@@ -89,7 +89,7 @@ static void test_import_refuses(void **state)
     (void)state;
     const unsigned sealable = MFD_ALLOW_SEALING;
     int pipes[2];
-    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
     close(pipes[1]);
     check_refused(pipes[0], BYTES, "not a memfd");
     check_refused(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), BYTES, "not a memfd");
