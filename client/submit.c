@@ -73,8 +73,7 @@ static struct request_desc describe(const struct gemmd_gemm *gemm, uint64_t requ
     };
 }
 
-/* ---- paths -------------------------------------------------------------------------------------
- */
+/* ---- paths ---------------------------------------------------------------------------------- */
 
 static int attach_lane(struct lane *lane, struct side_packet *packet, uint32_t device_index)
 {
@@ -154,8 +153,7 @@ struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket
     return queue;
 }
 
-/* ---- submitting --------------------------------------------------------------------------------
- */
+/* ---- submitting ----------------------------------------------------------------------------- */
 
 static int no_room(const struct queue *queue, size_t n)
 {

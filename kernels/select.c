@@ -1,5 +1,5 @@
 /* select.c - which kernel a problem gets: the first of the registry that is eligible. The order is
- * static, since all host kernels give the same bits and the wider one was never slower. */
+ * static: all host kernels give the same bits, so it is a matter of speed only, wider first. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

@@ -47,8 +47,7 @@ extern "C" {
 #define GEMMD_MUST_CHECK
 #endif
 
-/* ---- status ------------------------------------------------------------------------------------
- */
+/* ---- status --------------------------------------------------------------------------------- */
 
 /* The high byte is the category: see gemmd_status_category(). Numbers are never reused. */
 enum gemmd_status {
@@ -109,25 +108,25 @@ GEMMD_PUBLIC const char *gemmd_last_error(void);
 /* gemmd_version() - this library's version, "0.1.0". Static. Threads: any. */
 GEMMD_PUBLIC const char *gemmd_version(void);
 
-/* ---- connection --------------------------------------------------------------------------------
- */
+/* ---- connection ----------------------------------------------------------------------------- */
 
 typedef struct gemmd_client gemmd_client_t;
 
+/* Both paths take the same requests and give the same results and errors. */
 enum gemmd_path {
-    GEMMD_PATH_RING = 0, /* shared-memory rings: no system call while the daemon is awake */
-    GEMMD_PATH_ZEROMQ =
-        1 /* the portable path: same requests, results and errors, tens of microseconds slower */
+    GEMMD_PATH_RING = 0,  /* shared-memory rings: no system call while the daemon is awake */
+    GEMMD_PATH_ZEROMQ = 1 /* the portable path, tens of microseconds slower */
 };
 
+/* socket_dir: the folder of the daemon's sockets, at most 99 bytes; NULL: $GEMMD_SOCKET_DIR, else
+ * $XDG_RUNTIME_DIR/gemmd, else /run/gemmd. */
 struct gemmd_options {
     size_t struct_bytes;
-    const char
-        *socket_dir;  /* NULL: $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd */
-    const char *name; /* shown to operators; NULL: the program's name */
+    const char *socket_dir;
+    const char *name;      /* shown to operators; NULL: the program's name */
     enum gemmd_path path;  /* how requests are submitted */
     uint32_t spin_usec;    /* how long a wait polls before it sleeps; default 20 */
-    uint32_t timeout_msec; /* for connecting and for control calls; default 5000 */
+    uint32_t timeout_msec; /* for connecting and for control calls, > 0; default 5000 */
 };
 #define GEMMD_OPTIONS_INIT                                                                         \
     {                                                                                              \
@@ -144,8 +143,7 @@ GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,
  * this client become invalid. NULL is fine. */
 GEMMD_PUBLIC void gemmd_close(gemmd_client_t *client);
 
-/* ---- weights -----------------------------------------------------------------------------------
- */
+/* ---- weights -------------------------------------------------------------------------------- */
 
 enum gemmd_dtype { GEMMD_F32 = 1, GEMMD_F16 = 2, GEMMD_BF16 = 3 };
 
@@ -174,8 +172,7 @@ GEMMD_PUBLIC int gemmd_find_weight(gemmd_client_t *client, const char *name,
 GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model,
                                     gemmd_weight_t **ret_weights, size_t *ret_n) GEMMD_MUST_CHECK;
 
-/* ---- buffers -----------------------------------------------------------------------------------
- */
+/* ---- buffers -------------------------------------------------------------------------------- */
 
 /* Memory that this process and the daemon share. */
 typedef struct gemmd_buffer gemmd_buffer_t;
@@ -203,8 +200,7 @@ GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
  * NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products ------------------------------------------------------------------------------- */
 
 struct gemmd_gemm {
     size_t struct_bytes;

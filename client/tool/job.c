@@ -108,6 +108,7 @@ int tool_follow_job(struct tool *tool, struct msg_reply *started)
 {
     struct sigaction action = {.sa_handler = on_interrupt};
     struct sigaction before;
+    is_interrupted = 0;
     (void)sigaction(SIGINT, &action, &before);
     int r = follow(tool, started);
     (void)sigaction(SIGINT, &before, NULL);

@@ -63,8 +63,7 @@ static void be_late_once(struct fake_daemon *fake, uint32_t quirk)
     }
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 static const float *place(const struct fake_session *session, uint64_t buffer_id, uint64_t offset)
 {
@@ -191,8 +190,7 @@ static void look_at_lane(struct fake_daemon *fake, struct fake_session *session)
     }
 }
 
-/* ---- control ----------------------------------------------------------------------------------
- */
+/* ---- control -------------------------------------------------------------------------------- */
 
 static struct msg_weight make_weight(const char *name)
 {
@@ -223,6 +221,7 @@ static void refuse(struct msg_reply *reply, const char *text)
 /* A job runs when it is started, and is over when it is asked for. */
 static void put_job(const struct fake_daemon *fake, struct msg_reply *reply, bool is_over)
 {
+    is_over = is_over && !has(fake, FAKE_HOLD);
     struct msg_job *job = &reply->job;
     bool is_bad = is_over && has(fake, FAKE_REFUSE_REQUEST);
     const char *state = is_bad ? "failed" : "done";
@@ -267,6 +266,10 @@ static void do_verb(struct fake_daemon *fake, struct fake_session *session,
     case MSG_VERB_JOB_STATUS:
         put_job(fake, &reply, true);
         break;
+    case MSG_VERB_JOB_CANCEL: /* it ends, and as one that failed */
+        atomic_store(&fake->quirks, FAKE_REFUSE_REQUEST);
+        put_job(fake, &reply, true);
+        break;
     default:
         reply.body = MSG_BODY_PONG;
         break;
@@ -293,8 +296,7 @@ static void look_at_router(struct fake_daemon *fake)
     }
 }
 
-/* ---- session socket ---------------------------------------------------------------------------
- */
+/* ---- session socket ------------------------------------------------------------------------- */
 
 static void end_session(struct fake_daemon *fake, struct fake_session *session)
 {
@@ -433,8 +435,7 @@ static void look_for_sessions(struct fake_daemon *fake)
     }
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void close_all(struct fake_daemon *fake)
 {

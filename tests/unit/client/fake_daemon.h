@@ -27,7 +27,7 @@ enum fake_quirk {
     FAKE_GARBAGE_REPLY = 1 << 10, /* bytes that are no protobuf */
     FAKE_WRONG_BODY = 1 << 11,    /* a reply to PING, whatever was asked */
     FAKE_WRONG_STATUS = 1 << 12,  /* a status that no daemon has */
-    FAKE_HOLD = 1 << 13,          /* take requests and keep them, until this is cleared */
+    FAKE_HOLD = 1 << 13,          /* keep requests, and let jobs run, until this is cleared */
     FAKE_REFUSE_REQUEST =
         1 << 14,                 /* end requests and jobs with INVALID_ARGUMENT and FAKE_SENTENCE */
     FAKE_CORRUPT_RING = 1 << 15, /* overwrite the completion ring's tail */

@@ -162,8 +162,7 @@ static void test_wrong_use(void **state)
     assert_int_equal(gemmd_wait(NULL, 1, 0, NULL), GEMMD_INVALID_ARGUMENT);
 }
 
-/* ---- lanes only -------------------------------------------------------------------------------
- */
+/* ---- lanes only ----------------------------------------------------------------------------- */
 
 static void test_overwritten_ring(void **state)
 {
@@ -194,6 +193,19 @@ static void test_lane_without_fds(void **state)
     assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_OK);
 }
 
+/* ---- messages only -------------------------------------------------------------------------- */
+
+/* Nobody can tell whose reply it was: it must end the wait, which would have no end otherwise. */
+static void test_garbage_ends_the_wait(void **state)
+{
+    (void)state;
+    struct gemmd_gemm gemm = fixture_gemm(&fixture, 0);
+    fake_set(fixture.fake, FAKE_GARBAGE_REPLY);
+    assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_BAD_MESSAGE);
+    fake_set(fixture.fake, 0);
+    assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_OK);
+}
+
 #define ON_RING(test) cmocka_unit_test_setup_teardown(test, set_up_ring, tear_down)
 #define ON_BOTH(test)                                                                              \
     ON_RING(test),                                                                                 \
@@ -212,6 +224,7 @@ int main(void)
         ON_BOTH(test_refusal_reaches_the_user),
         ON_BOTH(test_death_while_waiting),
         ON_BOTH(test_wrong_use),
+        cmocka_unit_test_setup_teardown(test_garbage_ends_the_wait, set_up_zeromq, tear_down),
         ON_RING(test_overwritten_ring),
         ON_RING(test_foreign_result_is_dropped),
         ON_RING(test_lane_without_fds),

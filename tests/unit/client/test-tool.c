@@ -1,5 +1,7 @@
 /* test-tool.c - gemmctl's commands: exit codes, what they make of a daemon that misbehaves, and the
  * status table. */
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -77,6 +79,28 @@ static void test_jobs_are_followed(void **state)
     fake_set(fake, FAKE_REFUSE_REQUEST);
     assert_int_equal(run(&tool, command_reload, "reload m"), TOOL_REFUSED);
     assert_string_equal(gemmd_last_error(), FAKE_SENTENCE);
+    gemmd_close(tool.client);
+    fake_free(fake);
+}
+
+static void *interrupt_soon(void *unused)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+    (void)kill(getpid(), SIGINT);
+    return unused;
+}
+
+/* Without the cancellation the job runs for ever. */
+static void test_an_interrupt_cancels_the_job(void **state)
+{
+    (void)state;
+    struct fake_daemon *fake = fake_new();
+    struct tool tool = {.socket_dir = fake_dir(fake)};
+    pthread_t thread;
+    fake_set(fake, FAKE_HOLD);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, NULL), 0);
+    assert_int_equal(run(&tool, command_load, "load m /"), TOOL_REFUSED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
     gemmd_close(tool.client);
     fake_free(fake);
 }
@@ -167,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_no_daemon),
         cmocka_unit_test(test_replies_of_another_kind),
         cmocka_unit_test(test_jobs_are_followed),
+        cmocka_unit_test(test_an_interrupt_cancels_the_job),
         cmocka_unit_test(test_gemm_splits_rows),
         cmocka_unit_test(test_status_table),
         cmocka_unit_test(test_bytes),

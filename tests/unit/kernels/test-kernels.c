@@ -257,8 +257,8 @@ static void test_parts(void **state)
  * reference has NaN, and nothing leaks into rows beside. */
 static void check_specials(const struct gk_kernel *kernel, const struct weight_case *weight)
 {
-    static const double specials[] = {INFINITY, -INFINITY, NAN,      -0.0,    0x1p-149,
-                                      0x1p-126, 65504.0,   -0x1p127, 0x1p-24, 3e38};
+    static const double specials[] = {HUGE_VAL, -HUGE_VAL, (double)NAN, -0.0,    0x1p-149,
+                                      0x1p-126, 65504.0,   -0x1p127,    0x1p-24, 3e38};
     const struct gk_desc *desc = &weight->canonical.desc;
     struct random random = {8};
     double *expected = calloc(desc->n, sizeof(*expected));

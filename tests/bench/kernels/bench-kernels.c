@@ -1,0 +1,335 @@
+/* bench-kernels.c - host kernels against the memory's own speed.
+ *
+ * Roof: the threads sum a large array, as wide as the compiler can, a slice of 32 MiB a run.
+ * Kernels: W4A16 g128 weights, larger than the caches or rotated so that they are; prepare and run
+ * as the daemon does. Both sides use memory of the same kind. Best and median of the runs; on a
+ * machine that others load too, best is the figure to trust.
+ *
+ *   bench-kernels [--json] [--threads T] [--runs R] [--isa portable|avx2|avx512] [--huge] [--rows
+ * M] */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gk/gk.h"
+#include "ipc/base/num.h"
+#include "team.h"
+
+#define ROOF_BYTES     (512ull << 20)
+#define ROOF_RUN_BYTES (32ull << 20)  /* short enough to fall between other people's work */
+#define ROTATION_BYTES (256ull << 20) /* copies of a weight together are at least that large */
+#define COPIES_MAX     64u
+#define RUNS_MAX       1000u
+
+struct options {
+    uint32_t n_threads;
+    uint32_t n_runs;
+    uint32_t m; /* 0: the whole sweep */
+    bool is_json;
+    bool is_huge;
+};
+
+struct timing {
+    double best_usec;
+    double median_usec;
+};
+
+static double now_usec(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct timing timing_of(double *usec, uint32_t n_runs)
+{
+    qsort(usec, n_runs, sizeof(*usec), compare);
+    return (struct timing){usec[0], usec[n_runs / 2]};
+}
+
+static void *map_memory(uint64_t size_bytes, bool is_huge)
+{
+    void *memory =
+        mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        perror("mmap");
+        exit(1);
+    }
+    (void)madvise(memory, size_bytes, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    return memory;
+}
+
+/* ---- the roof ---------------------------------------------------------------------------------
+ */
+
+typedef uint64_t vector __attribute__((vector_size(32)));
+
+struct roof {
+    const vector *words;
+    uint64_t n_words;
+    uint64_t sums[TEAM_MAX][8]; /* a cache line for each thread */
+};
+
+static void sum_part(void *arg, uint32_t i_part, uint32_t n_parts)
+{
+    struct roof *roof = arg;
+    const vector *word = roof->words + roof->n_words / n_parts * i_part;
+    vector sums[8] = {{0}};
+    for (uint64_t i = 0; i + 8 <= roof->n_words / n_parts; i += 8) {
+        for (uint32_t j = 0; j < 8; j++) {
+            sums[j] += word[i + j];
+        }
+    }
+    for (uint32_t j = 0; j < 8; j++) {
+        roof->sums[i_part][j] = sums[j][0] + sums[j][1] + sums[j][2] + sums[j][3];
+    }
+}
+
+/* Every byte is 1: proof that the loop read what it claims. */
+static void check_roof(const struct roof *roof, uint32_t n_threads)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n_threads * 8; i++) {
+        sum += roof->sums[i / 8][i % 8];
+    }
+    if (sum != 0x0101010101010101u * (roof->n_words / n_threads / 8 * 8 * n_threads * 4)) {
+        (void)fprintf(stderr, "bench-kernels: the read loop lost bytes\n");
+        exit(1);
+    }
+}
+
+static struct timing measure_roof(struct team *team, const struct options *options)
+{
+    struct roof roof = {.n_words = ROOF_RUN_BYTES / sizeof(vector)};
+    void *memory = map_memory(ROOF_BYTES, options->is_huge);
+    memset(memory, 1, ROOF_BYTES);
+    double usec[RUNS_MAX];
+    for (uint32_t i = 0; i < options->n_runs; i++) {
+        uint64_t i_slice = i % (ROOF_BYTES / ROOF_RUN_BYTES);
+        roof.words = (const vector *)memory + i_slice * roof.n_words;
+        double start = now_usec();
+        team_run(team, sum_part, &roof);
+        usec[i] = now_usec() - start;
+    }
+    check_roof(&roof, options->n_threads);
+    (void)munmap(memory, ROOF_BYTES);
+    return timing_of(usec, options->n_runs);
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------
+ */
+
+struct weight {
+    struct gk_desc desc;
+    const struct gk_layout *layout;
+    uint64_t packed_bytes;
+    uint32_t n_copies;
+    uint8_t *memory;
+};
+
+/* Codes are cheap pseudo-random ones; a packed weight is copied rather than packed again. */
+static void weight_init(struct weight *weight, uint32_t n, uint32_t k, bool is_huge)
+{
+    struct gk_canonical canonical;
+    weight->desc = (struct gk_desc){.n = n,
+                                    .k = k,
+                                    .kind = GK_KIND_INT,
+                                    .bits = 4,
+                                    .group_size = 128,
+                                    .scale_dtype = DTYPE_F16,
+                                    .is_symmetric = true};
+    if (gk_canonical_alloc(&canonical, &weight->desc) != 0) {
+        exit(1);
+    }
+    for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
+        canonical.codes[i] = (uint8_t)(i * 2654435761u >> 13 & 15);
+    }
+    for (uint64_t i = 0; i < (uint64_t)gk_desc_groups(&weight->desc) * n; i++) {
+        ((uint16_t *)canonical.scales)[i] = 0x2000; /* 2^-7 */
+    }
+    weight->layout = gk_layout_for(&weight->desc, GK_DEVICE_HOST);
+    weight->packed_bytes = weight->layout->packed_bytes(&weight->desc);
+    weight->n_copies =
+        (uint32_t)num_min(num_div_up(ROTATION_BYTES, weight->packed_bytes), COPIES_MAX);
+    weight->memory = map_memory(weight->packed_bytes * weight->n_copies, is_huge);
+    weight->layout->pack(&canonical, weight->memory);
+    for (uint32_t i = 1; i < weight->n_copies; i++) {
+        memcpy(weight->memory + i * weight->packed_bytes, weight->memory, weight->packed_bytes);
+    }
+    gk_canonical_finish(&canonical);
+}
+
+struct job {
+    const struct gk_kernel *kernel;
+    struct gk_launch launch;
+};
+
+static void prepare_part(void *arg, uint32_t i_part, uint32_t n_parts)
+{
+    struct job *job = arg;
+    job->kernel->prepare(&job->launch, i_part, n_parts);
+}
+
+static void run_part(void *arg, uint32_t i_part, uint32_t n_parts)
+{
+    struct job *job = arg;
+    job->kernel->run(&job->launch, i_part, n_parts);
+}
+
+static struct timing measure_kernel(struct team *team, const struct options *options,
+                                    const struct weight *weight, struct job *job)
+{
+    double usec[RUNS_MAX];
+    for (uint32_t i = 0; i < options->n_runs; i++) {
+        job->launch.packed = weight->memory + i % weight->n_copies * weight->packed_bytes;
+        double start = now_usec();
+        team_run(team, prepare_part, job);
+        team_run(team, run_part, job);
+        usec[i] = now_usec() - start;
+    }
+    return timing_of(usec, options->n_runs);
+}
+
+/* ---- the table --------------------------------------------------------------------------------
+ */
+
+static void print_result(const struct options *options, const struct job *job,
+                         const struct weight *weight, const struct timing *timing, double roof_gbps,
+                         bool is_first)
+{
+    const struct gk_problem *problem = &job->launch.problem;
+    double gbps = (double)weight->packed_bytes / timing->best_usec * 1e-3;
+    double median_gbps = (double)weight->packed_bytes / timing->median_usec * 1e-3;
+    double gflops = 2e-3 * problem->m * problem->desc.n * problem->desc.k / timing->best_usec;
+    double predicted = job->kernel->predicted_usec(problem, options->n_threads);
+    if (options->is_json) {
+        printf("%s\n  {\"n\": %u, \"k\": %u, \"m\": %u, \"kernel\": \"%s\", \"best_usec\": %.1f, "
+               "\"median_usec\": %.1f, \"predicted_usec\": %.1f, \"best_gbps\": %.2f, "
+               "\"median_gbps\": %.2f, \"best_gflops\": %.1f, \"share_of_roof\": %.3f}",
+               is_first ? "" : ",", problem->desc.n, problem->desc.k, problem->m, job->kernel->name,
+               timing->best_usec, timing->median_usec, predicted, gbps, median_gbps, gflops,
+               gbps / roof_gbps);
+        return;
+    }
+    printf("%6u x %-6u %3u  %-24s %10.1f %10.1f %10.1f %7.2f %7.2f %8.1f %6.0f%%\n",
+           problem->desc.n, problem->desc.k, problem->m, job->kernel->name, timing->best_usec,
+           timing->median_usec, predicted, gbps, median_gbps, gflops, 100 * gbps / roof_gbps);
+}
+
+static void bench_shape(struct team *team, const struct options *options, uint32_t n, uint32_t k,
+                        double roof_gbps, bool is_first)
+{
+    static const uint32_t rows[] = {1, 2, 4, 8, 16, 32, 64};
+    struct weight weight;
+    weight_init(&weight, n, k, options->is_huge);
+    uint16_t *x = calloc((uint64_t)GK_BATCH_ROWS_MAX * k, sizeof(*x));
+    uint16_t *y = calloc((uint64_t)GK_BATCH_ROWS_MAX * n, sizeof(*y));
+    uint64_t workspace_bytes = gk_workspace_max(&weight.desc, weight.layout);
+    void *workspace = aligned_alloc(64, num_align_up(workspace_bytes, 64));
+    const void *x_rows[GK_BATCH_ROWS_MAX];
+    void *y_rows[GK_BATCH_ROWS_MAX];
+    for (uint32_t i = 0; i < GK_BATCH_ROWS_MAX; i++) {
+        x_rows[i] = x + (uint64_t)i * k;
+        y_rows[i] = y + (uint64_t)i * n;
+    }
+    uint32_t n_sweep = options->m != 0 ? 1 : ARRAY_LENGTH(rows);
+    for (uint32_t i = 0; i < n_sweep; i++) {
+        uint32_t m = options->m != 0 ? options->m : rows[i];
+        struct job job = {
+            .launch = {.problem = {weight.desc, weight.layout, m, DTYPE_BF16, DTYPE_BF16},
+                       .x_rows = x_rows,
+                       .y_rows = y_rows,
+                       .workspace = workspace}};
+        struct reason why = REASON_NULL;
+        if (gk_select(&job.launch.problem, &job.kernel, &why) != 0) {
+            (void)fprintf(stderr, "bench-kernels: %s\n", why.text);
+            exit(1);
+        }
+        struct timing timing = measure_kernel(team, options, &weight, &job);
+        print_result(options, &job, &weight, &timing, roof_gbps, is_first && i == 0);
+    }
+    free(x);
+    free(y);
+    free(workspace);
+    (void)munmap(weight.memory, weight.packed_bytes * weight.n_copies);
+}
+
+static void print_head(const struct options *options, const struct timing *roof)
+{
+    double best = (double)ROOF_RUN_BYTES / roof->best_usec * 1e-3;
+    double median = (double)ROOF_RUN_BYTES / roof->median_usec * 1e-3;
+    if (options->is_json) {
+        printf("{\"n_threads\": %u, \"n_runs\": %u, \"is_huge\": %s, \"read_best_gbps\": %.2f, "
+               "\"read_median_gbps\": %.2f, \"results\": [",
+               options->n_threads, options->n_runs, options->is_huge ? "true" : "false", best,
+               median);
+        return;
+    }
+    printf("%u threads, %u runs, %s pages; read %.2f GB/s best, %.2f median\n", options->n_threads,
+           options->n_runs, options->is_huge ? "huge" : "4 KiB", best, median);
+    printf("%6s x %-6s %3s  %-24s %10s %10s %10s %7s %7s %8s %7s\n", "n", "k", "m", "kernel",
+           "best us", "median", "predicted", "GB/s", "median", "GFLOP/s", "of read");
+}
+
+static void parse_options(int argc, char **argv, struct options *options)
+{
+    static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"runs", required_argument, NULL, 'r'},
+                                          {"isa", required_argument, NULL, 'i'},
+                                          {"huge", no_argument, NULL, 'h'},
+                                          {"rows", required_argument, NULL, 'm'},
+                                          {0}};
+    struct reason why = REASON_NULL;
+    int option;
+    while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        if (option == 'j') {
+            options->is_json = true;
+        } else if (option == 'h') {
+            options->is_huge = true;
+        } else if (option == 't') {
+            options->n_threads = (uint32_t)strtoul(optarg, NULL, 10);
+        } else if (option == 'm') {
+            options->m = (uint32_t)strtoul(optarg, NULL, 10);
+        } else if (option == 'r') {
+            options->n_runs = (uint32_t)strtoul(optarg, NULL, 10);
+        } else if (option != 'i' || gk_host_isa_limit(optarg, &why) != 0) {
+            (void)fprintf(stderr, "bench-kernels: %s\n", option == 'i' ? why.text : "usage");
+            exit(2);
+        }
+    }
+    if (options->m > GK_BATCH_ROWS_MAX || options->n_threads == 0 ||
+        options->n_threads > TEAM_MAX || options->n_runs == 0 || options->n_runs > RUNS_MAX) {
+        (void)fprintf(stderr, "bench-kernels: threads 1 to %u, runs 1 to %u, rows 1 to %u\n",
+                      TEAM_MAX, RUNS_MAX, GK_BATCH_ROWS_MAX);
+        exit(2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.n_threads = 2, .n_runs = 20};
+    parse_options(argc, argv, &options);
+    struct team team;
+    team_init(&team, options.n_threads);
+    struct timing roof = measure_roof(&team, &options);
+    double roof_gbps = (double)ROOF_RUN_BYTES / roof.best_usec * 1e-3;
+    print_head(&options, &roof);
+    bench_shape(&team, &options, 28672, 8192, roof_gbps, true);
+    bench_shape(&team, &options, 4096, 4096, roof_gbps, false);
+    if (options.is_json) {
+        printf("\n]}\n");
+    }
+    team_finish(&team);
+    return 0;
+}

@@ -1,0 +1,208 @@
+/* test-select.c - which kernel is chosen, why others decline, and the rounding of every kernel's
+ * output over all codes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+#include "ipc/base/half.h"
+#include "ipc/base/num.h"
+#include "kernel_case.h"
+
+static struct gk_problem good_problem(void)
+{
+    struct gk_desc desc = desc_int4(384, 384, 128, DTYPE_F16, DTYPE_NONE);
+    return (struct gk_problem){.desc = desc,
+                               .layout = gk_layout_for(&desc, GK_DEVICE_HOST),
+                               .m = 1,
+                               .x_dtype = DTYPE_BF16,
+                               .y_dtype = DTYPE_BF16};
+}
+
+static int lift_limit(void **state)
+{
+    (void)state;
+    return gk_host_isa_limit(NULL, NULL);
+}
+
+static void test_first_eligible_row_is_chosen(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *first = NULL, *chosen = NULL;
+    for (uint32_t i = n_kernels; i-- > 0;) {
+        if (kernels[i]->can_implement(&problem, NULL) == 0) {
+            first = kernels[i];
+        }
+    }
+    assert_non_null(first);
+    assert_int_equal(gk_select(&problem, &chosen, NULL), 0);
+    assert_ptr_equal(chosen, first);
+}
+
+static void test_limit(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    const struct gk_kernel *chosen = NULL;
+    struct reason why = REASON_NULL;
+    assert_int_equal(gk_host_isa_limit("portable", &why), 0);
+    assert_int_equal(gk_select(&problem, &chosen, &why), 0);
+    assert_string_equal(chosen->name, "portable_int4_gemm_group");
+    const struct gk_kernel *avx2 = kernel_find("avx2_int4_gemm_group");
+    if (avx2 != NULL) {
+        assert_int_equal(avx2->can_implement(&problem, &why), STATUS_UNSUPPORTED);
+        assert_true(strstr(why.text, "forbidden") != NULL || strstr(why.text, "this CPU") != NULL);
+    }
+    assert_int_equal(gk_host_isa_limit("sse9", &why), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "sse9"));
+}
+
+static void expect_refused(const struct gk_problem *problem, const char *words)
+{
+    const struct gk_kernel *chosen = NULL;
+    struct reason why = REASON_NULL;
+    assert_int_equal(gk_select(problem, &chosen, &why), STATUS_UNSUPPORTED);
+    assert_null(chosen);
+    assert_non_null(strstr(why.text, words));
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    problem.m = 0;
+    expect_refused(&problem, "1 to 64 rows, not 0");
+    problem.m = GK_BATCH_ROWS_MAX + 1;
+    expect_refused(&problem, "1 to 64 rows, not 65");
+    problem = good_problem();
+    problem.x_dtype = DTYPE_I8;
+    expect_refused(&problem, "x of type");
+    problem = good_problem();
+    problem.layout = NULL;
+    expect_refused(&problem, "layout");
+    problem = good_problem();
+    problem.desc.bits = 8;
+    expect_refused(&problem, "8-bit");
+}
+
+static void test_workspace_and_prediction(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    uint64_t most = gk_workspace_max(&problem.desc, problem.layout);
+    const struct gk_kernel *chosen = NULL;
+    double previous = 0;
+    for (uint32_t m = 1; m <= GK_BATCH_ROWS_MAX; m++) {
+        problem.m = m;
+        assert_int_equal(gk_select(&problem, &chosen, NULL), 0);
+        assert_true(chosen->workspace_bytes(&problem) <= most);
+        double usec = chosen->predicted_usec(&problem, 2);
+        assert_true(usec >= previous && usec > 0);
+        assert_true(chosen->predicted_usec(&problem, 1) >= usec);
+        previous = usec;
+    }
+    assert_int_equal(chosen->workspace_bytes(&problem), most);
+}
+
+/* ---- conversions, exhaustively ----------------------------------------------------------------
+ */
+
+#define CODES 65536u
+
+/* A kernel seen as a conversion: k = 1, w = 1, so y is x widened and rounded, x = 0 .. n at a time.
+ */
+static void check_x_codes(const struct gk_kernel *kernel, enum dtype x_dtype, enum dtype y_dtype)
+{
+    struct gk_desc desc = desc_plain(1, 1, DTYPE_F32, DTYPE_NONE);
+    struct gk_canonical canonical;
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    *(float *)canonical.values = 1.0f;
+    struct weight_case weight;
+    weight_case_init(&weight, &canonical);
+    struct rows_case x, y;
+    rows_init(&x, GK_BATCH_ROWS_MAX, 1, x_dtype);
+    rows_init(&y, GK_BATCH_ROWS_MAX, 1, y_dtype);
+    for (uint32_t first = 0; first < CODES; first += GK_BATCH_ROWS_MAX) {
+        for (uint32_t i = 0; i < GK_BATCH_ROWS_MAX; i++) {
+            uint16_t code = (uint16_t)(first + i);
+            memcpy(x.rows[i], &code, sizeof(code));
+        }
+        kernel_run(kernel, &weight, &x, &y, 1);
+        for (uint32_t i = 0; i < GK_BATCH_ROWS_MAX; i++) {
+            uint16_t code = (uint16_t)(first + i), got;
+            float value = x_dtype == DTYPE_F16 ? half_to_f32(code) : bf16_to_f32(code);
+            /* 0 + x * 1: the sum starts at +0, so -0 comes out as +0. */
+            uint16_t expected =
+                y_dtype == DTYPE_F16 ? half_from_f32(value + 0.0f) : bf16_from_f32(value + 0.0f);
+            memcpy(&got, y.rows[i], sizeof(got));
+            assert_int_equal(got, expected);
+        }
+    }
+    rows_finish(&x);
+    rows_finish(&y);
+    weight_case_finish(&weight);
+}
+
+/* Plain weights hold every code, a row of x is 1: the vector paths of widening and narrowing. */
+static void check_w_codes(const struct gk_kernel *kernel, enum dtype w_dtype, enum dtype y_dtype)
+{
+    struct gk_desc desc = desc_plain(CODES, 1, w_dtype, DTYPE_NONE);
+    struct gk_canonical canonical;
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    for (uint32_t i = 0; i < CODES; i++) {
+        ((uint16_t *)canonical.values)[i] = (uint16_t)i;
+    }
+    struct weight_case weight;
+    weight_case_init(&weight, &canonical);
+    struct rows_case x, y;
+    rows_init(&x, 1, 1, DTYPE_F32);
+    rows_init(&y, 1, CODES, y_dtype);
+    elem_store(x.rows[0], DTYPE_F32, 0, 1.0);
+    kernel_run(kernel, &weight, &x, &y, 3);
+    for (uint32_t i = 0; i < CODES; i++) {
+        uint16_t code = (uint16_t)i, got;
+        float value = w_dtype == DTYPE_F16 ? half_to_f32(code) : bf16_to_f32(code);
+        uint16_t expected =
+            y_dtype == DTYPE_F16 ? half_from_f32(value + 0.0f) : bf16_from_f32(value + 0.0f);
+        memcpy(&got, (const char *)y.rows[0] + i * sizeof(got), sizeof(got));
+        assert_int_equal(got, expected);
+    }
+    rows_finish(&x);
+    rows_finish(&y);
+    weight_case_finish(&weight);
+}
+
+static void test_every_code(void **state)
+{
+    (void)state;
+    static const enum dtype halves[] = {DTYPE_F16, DTYPE_BF16};
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    struct gk_desc desc = desc_plain(1, 1, DTYPE_F32, DTYPE_NONE);
+    struct gk_problem problem = {.desc = desc,
+                                 .layout = gk_layout_for(&desc, GK_DEVICE_HOST),
+                                 .m = 1,
+                                 .x_dtype = DTYPE_F16,
+                                 .y_dtype = DTYPE_F16};
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        for (uint32_t j = 0; j < 4 && kernels[i]->can_implement(&problem, NULL) == 0; j++) {
+            check_x_codes(kernels[i], halves[j / 2], halves[j % 2]);
+            check_w_codes(kernels[i], halves[j / 2], halves[j % 2]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_eligible_row_is_chosen),
+        cmocka_unit_test_teardown(test_limit, lift_limit),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_workspace_and_prediction),
+        cmocka_unit_test(test_every_code),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
