@@ -67,6 +67,9 @@ def calls_without_flag(path, code):
                 yield refusal(path, line_of(code, match.start()), f"{call}() without {flag}: every fd is CLOEXEC")
 
 
+CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.M)
+
+
 def wrong_words(path):
     stem = path.rsplit("/", 1)[-1].split(".")[0]
     for word in set(re.split(r"[-_]", stem)) & WRONG_WORDS:
@@ -76,6 +79,9 @@ def wrong_words(path):
 def check(tree):
     for path in tree.files:
         yield from wrong_words(path)
+        if path.endswith(TEXT) or path in SCRIPTS:
+            for match in CONFLICT.finditer(tree.text(path)):
+                yield refusal(path, line_of(tree.text(path), match.start()), "a merge conflict was committed")
         if path.startswith(NAMES_THEM) or not (path.endswith(TEXT) or path in SCRIPTS):
             continue
         text = tree.text(path)

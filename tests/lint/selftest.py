@@ -57,6 +57,7 @@ PLANTED = [
     ("house", C, "/* see /home/me/notes */\n", "absolute path"),
     ("house", "README.md", "get it from example.com\n", "host name"),
     ("house", "daemon/CMakeLists.txt", "file(GLOB all *.c)\n", "glob"),
+    ("house", "README.md", "text\n" + "<" * 7 + " HEAD\n", "merge conflict"),
     ("house", "ipc/ring_util.c", "int x;\n", "'util'"),
     ("sizes", C, LONG, "has 93 lines"),
     ("sizes", C, "int x;\n" * 601, "has 601 lines"),
