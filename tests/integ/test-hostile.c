@@ -615,6 +615,14 @@ static uint64_t resident_kib(void)
     return kib;
 }
 
+/* How much the daemon may grow. The sanitizers keep what is freed in quarantine, up to 256 MiB, and
+ * shadow memory beside it, so only the plain build can hold it to the real bound. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNREAD_KIB_MAX (1024u * 1024u)
+#else
+#define UNREAD_KIB_MAX (64u * 1024u)
+#endif
+
 /* T45: 50,000 requests and never a look at a reply. It is told BUSY, by and by, or hung up on; the
  * daemon's memory stays bounded, and a well-behaved client is served all the while. */
 static void test_client_that_never_reads(void **state)
@@ -641,7 +649,7 @@ static void test_client_that_never_reads(void **state)
     }
     free(bytes);
     fixture_sleep(0.3);
-    assert_true(resident_kib() < kib_before + 64 * 1024);
+    assert_true(resident_kib() < kib_before + UNREAD_KIB_MAX);
     dealer_finish(&dealer);
     (void)close(fd);
     struct status_counts counts;
