@@ -277,9 +277,11 @@ enum ring_result lane_complete(struct lane *lane, const struct request_result *r
     return RING_OK;
 }
 
-bool lane_can_take(const struct lane *lane, uint32_t n_in_flight)
+enum ring_result lane_room(const struct lane *lane, uint32_t n_in_flight)
 {
-    return ring_free(&lane->complete) > n_in_flight;
+    uint32_t n_free;
+    enum ring_result result = ring_room(&lane->complete, &n_free);
+    return result == RING_OK && n_free <= n_in_flight ? RING_FULL : result;
 }
 
 bool lane_sleep_begin(struct lane *lane)

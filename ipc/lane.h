@@ -86,11 +86,12 @@ int lane_wait_completion(struct lane *lane, uint32_t spin_usec,
                          uint64_t timeout_usec) GD_MUST_CHECK;
 
 /* Worker side. lane_complete() pushes one result and wakes waiters.
- * lane_can_take(): a further request may be popped, since a completion entry is free for it.
+ * lane_room(): RING_OK while a further request may be popped, since a completion entry is free for
+ * it; RING_FULL while none is; RING_CORRUPT when the client's index is impossible.
  * lane_sleep_begin(): publish that the worker will sleep; true if the submit ring is still empty.
  * lane_sleep_end(): the worker is awake again; also empties the doorbell. */
 enum ring_result lane_complete(struct lane *lane,
                                const struct request_result *result) GD_MUST_CHECK;
-bool lane_can_take(const struct lane *lane, uint32_t n_in_flight);
+enum ring_result lane_room(const struct lane *lane, uint32_t n_in_flight) GD_MUST_CHECK;
 bool lane_sleep_begin(struct lane *lane);
 void lane_sleep_end(struct lane *lane);

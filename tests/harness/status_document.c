@@ -71,3 +71,16 @@ void status_counts_settle(const struct fixture *fixture, uint64_t n_sessions,
         status_counts_read(fixture, ret_counts);
     }
 }
+
+bool status_counts_reach(const struct fixture *fixture, size_t counter, uint64_t n,
+                         double timeout_seconds, struct status_counts *ret_counts)
+{
+    const uint64_t *place = (const uint64_t *)((const uint8_t *)ret_counts + counter);
+    double deadline = fixture_now() + timeout_seconds;
+    status_counts_read(fixture, ret_counts);
+    while (*place < n && fixture_now() < deadline) {
+        fixture_sleep(SETTLE_POLL_SECONDS);
+        status_counts_read(fixture, ret_counts);
+    }
+    return *place >= n;
+}
