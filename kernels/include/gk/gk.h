@@ -221,7 +221,8 @@ struct gk_kernel {
 const struct gk_kernel *const *gk_kernels(enum gk_device_kind device_kind, uint32_t *ret_n);
 
 /* gk_select() - the best eligible kernel (static preference) of the kind of device that the
- * problem's layout is for. *why tells all reasons in one sentence when none is. 0 or STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
+ * problem's layout is for. *why tells all reasons in one sentence when none is. 0 or
+ * STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
               struct reason *why) GD_MUST_CHECK;
 
