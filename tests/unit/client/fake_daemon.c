@@ -178,7 +178,7 @@ static void release_held(struct fake_daemon *fake)
 static void look_at_lane(struct fake_daemon *fake, struct fake_session *session)
 {
     struct held held = {.session = session};
-    if (!session->lane.shared) {
+    if (!session->lane.shared || has(fake, FAKE_NO_READING)) {
         return;
     }
     while (ring_pop(&session->lane.submit, &held.desc) == RING_OK) {
