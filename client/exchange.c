@@ -152,7 +152,8 @@ int exchange_send(struct gemmd_client *client, const struct msg_request *request
         return session_gone(client);
     }
     if (r == -ETIMEDOUT) {
-        return client_refuse(STATUS_BUSY, "the control socket takes no message now: it is full or connecting");
+        return client_refuse(STATUS_BUSY,
+                             "the control socket takes no message now: it is full or connecting");
     }
     return r < 0 ? client_fail_errno(r, "sending on the control socket") : 0;
 }
