@@ -120,8 +120,11 @@ static int check_range(struct matrix *matrix, struct buffers *buffers, struct re
 /* Whole spans are compared: rows of x and y interleaved in one buffer count as overlapping. */
 static int check_disjoint(const struct matrix *x, const struct matrix *y, struct reason *why)
 {
-    if (!buffers_share_memory(x->buffer, y->buffer) || x->end_bytes <= y->offset_bytes ||
-        y->end_bytes <= x->offset_bytes) {
+    uint64_t x_origin = buffer_origin(x->buffer);
+    uint64_t y_origin = buffer_origin(y->buffer);
+    if (!buffers_share_memory(x->buffer, y->buffer) ||
+        x_origin + x->end_bytes <= y_origin + y->offset_bytes ||
+        y_origin + y->end_bytes <= x_origin + x->offset_bytes) {
         return 0;
     }
     return reason_set(why, STATUS_INVALID_ARGUMENT,
