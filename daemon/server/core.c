@@ -9,9 +9,8 @@
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-#define FDS_OF_OUR_OWN                                                                             \
-    32u /* kept free for loads, status and the like when the limit is derived                      \
-         */
+/* Kept free for loads, status and the like when the limit is derived. */
+#define FDS_OF_OUR_OWN 32u
 
 uint64_t core_now_nsec(void)
 {

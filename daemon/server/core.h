@@ -66,7 +66,7 @@ struct device *core_device(const struct core *core, const char *name, struct rea
 int core_load(struct core *core, const struct loader_request *request, uint64_t *ret_job_id,
               struct reason *why) GD_MUST_CHECK;
 
-uint32_t
-core_in_flight(const struct core *core); /* requests accepted and unfinished, over all workers */
+/* core_in_flight() - requests accepted and unfinished, over all workers. */
+uint32_t core_in_flight(const struct core *core);
 const char *core_phase_name(enum core_phase phase);
 uint64_t core_now_nsec(void); /* CLOCK_MONOTONIC */

@@ -87,6 +87,7 @@ int log_sink_levels(const char *spec, struct reason *why)
     }
     char *rest = words;
     for (char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
+        word += strspn(word, " ");
         int r = word[0] != '\0' ? word_apply(word, wanted, why) : 0;
         if (r != 0) {
             return r;

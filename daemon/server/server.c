@@ -306,9 +306,9 @@ static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
     return 0;
 }
 
-static void on_overflow(void *arg, struct session *session)
+static void on_overflow(void *arg, struct session *session, const char *why)
 {
-    reception_close_session(arg, session, "it does not read its replies");
+    reception_close_session(arg, session, why);
 }
 
 /* ---- set-up and tear-down ----------------------------------------------------------------------
@@ -368,7 +368,7 @@ static int set_up(struct server *server, struct reason *why)
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
     r = r != 0 ? r : sd_event_new(&server->event);
-    r = r < 0 || r > 0 ? r : core_init(&server->core, server->config, why);
+    r = r != 0 ? r : core_init(&server->core, server->config, why);
     if (r != 0) {
         return r;
     }
