@@ -99,6 +99,12 @@ int log_sink_levels(const char *spec, struct reason *why)
     return 0;
 }
 
+int log_sink_configure(const char *option, struct reason *why)
+{
+    const char *own = getenv("GEMMD_LOG");
+    return log_sink_levels(own != NULL && own[0] != '\0' ? own : option, why);
+}
+
 static void sink(enum log_level level, const char *topic, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
