@@ -81,9 +81,9 @@ static int slice_group_k(const struct gk_desc *whole, uint32_t first_k, uint32_t
     uint32_t group_k = greatest_divisor(whole->group_k, first_k);
     if (group_k != whole->group_k && group_k < GK_SLICE_GROUP_K_MIN) {
         return reason_set(why, STATUS_UNSUPPORTED,
-                          "a cut at element %u of k straddles a group of %u; it must be at a "
-                          "multiple of %u",
-                          first_k, whole->group_k, GK_SLICE_GROUP_K_MIN);
+                          "a cut at element %u of k straddles a group of %u: scales would have to "
+                          "be repeated every %u, and %u is the least",
+                          first_k, whole->group_k, group_k, GK_SLICE_GROUP_K_MIN);
     }
     *ret_group_k = group_k;
     return 0;
