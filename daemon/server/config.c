@@ -42,8 +42,9 @@ static const struct config_option options[] = {
         "Threads of the host device; 0: one for each CPU this process may run on."),
     ROW(BOOL, batching, "yes", 0, 1, "",
         "Let requests of different sessions for one weight share a launch."),
-    ROW(COUNT, spin_usec, "20", 0, 1000000, "microseconds",
-        "How long an idle worker polls its lanes before it sleeps."),
+    ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
+        "How long an idle worker polls its lanes at most before it sleeps; it polls less where "
+        "recent pauses were longer than that, and an idle daemon not at all. 0: sleep at once."),
     ROW(COUNT, rows_max, "65536", 1, 1u << 20, "rows", "Largest m of one request."),
     ROW(COUNT, requests_max, "65536", 1, 1u << 20, "requests",
         "Accepted and unfinished requests of one device, over all sessions."),
