@@ -366,10 +366,11 @@ int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_ker
 uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout,
                           uint32_t cuda_arch);
 
-/* gk_host_isa_limit() - for tests and for GEMMD_HOST_ISA: forbid host kernels above "portable",
- * "avx2" or "avx512"; NULL lifts it. 0 or STATUS_INVALID_ARGUMENT. Not thread-safe: before any
- * launch. */
+/* gk_host_isa_limit() - for tests and operators: forbid host kernels above "portable", "avx2" or
+ * "avx512"; NULL lifts it. Not thread-safe: before any launch. gk_host_isa_check() - is it one of
+ * these? Both: 0 or STATUS_INVALID_ARGUMENT. */
 int gk_host_isa_limit(const char *isa, struct reason *why) GD_MUST_CHECK;
+int gk_host_isa_check(const char *isa, struct reason *why) GD_MUST_CHECK;
 
 /* ---- reference ---------------------------------------------------------------------------------
  */
