@@ -96,6 +96,7 @@ struct device {
     uint32_t cuda_arch; /* gk_problem.cuda_arch */
     uint32_t launches_max;
     uint64_t region_align; /* regions are whole multiples of it */
+    double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
     struct fault fault;    /* for tests */
 };
 
@@ -105,7 +106,8 @@ bool device_auto_name(uint32_t i, char *name, uint32_t size_bytes);
 
 /* device_open() - spec: "host", "cuda:N", a GPU's UUID, or "auto" (the first of
  * device_auto_name()). n_threads, of the host device, 0: one per CPU this process may run on.
- * 0, negative errno, or STATUS_UNSUPPORTED / NOT_FOUND / INVALID_ARGUMENT (GEMMD_FAULT). */
+ * On host measures read_gbps, which takes about 0.1 s. 0, negative errno, or STATUS_UNSUPPORTED /
+ * NOT_FOUND / INVALID_ARGUMENT (GEMMD_FAULT). */
 int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct device **ret_device,
                 struct reason *why) GD_MUST_CHECK;
 struct device *device_close(struct device *device); /* NULL in, NULL out */
@@ -130,9 +132,11 @@ int device_run_alone(struct device *device, const struct gk_kernel *kernel,
 int device_place_of(struct device *device, const struct region *region,
                     struct device_place *ret_place) GD_MUST_CHECK;
 
-/* device_host.c: the host back end. */
+/* device_host.c: the host back end. device_host_measure() - fill in read_gbps. Before the first
+ * launch. */
 int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_device,
                      struct reason *why) GD_MUST_CHECK;
+void device_host_measure(struct device *device);
 
 /* device_cuda.c, or device_cuda_none.c in a build without CUDA. device_cuda_name() - of the i-th
  * usable GPU; false when there are fewer, or no driver. device_cuda_open() - by "cuda:N" or UUID.
