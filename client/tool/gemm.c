@@ -151,9 +151,11 @@ static int share_buffers(struct tool *tool, struct gemm_task *task)
                                        (unsigned long long)m, task->weight.n));
     }
     uint64_t x_bytes = m * task->weight.k * act_bytes(task); /* x is in memory, so this fits */
-    int r = gemmd_buffer_alloc(tool->client, task->weight.device_index, x_bytes, &task->x_buffer);
+    int r =
+        gemmd_buffer_alloc_host(tool->client, task->weight.device_index, x_bytes, &task->x_buffer);
     r = r ? r
-          : gemmd_buffer_alloc(tool->client, task->weight.device_index, y_bytes, &task->y_buffer);
+          : gemmd_buffer_alloc_host(tool->client, task->weight.device_index, y_bytes,
+                                    &task->y_buffer);
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }

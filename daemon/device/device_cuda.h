@@ -99,6 +99,7 @@ struct device_cuda {
     uint64_t last_end_nsec;
 };
 
+/* cuda_of() - the back end's own struct. */
 static inline struct device_cuda *cuda_of(struct device *device)
 {
     return (struct device_cuda *)device;
@@ -120,8 +121,10 @@ int cuda_fail(struct device_cuda *cuda, cudaError_t error, const char *what, str
 int cuda_fail_driver(struct device_cuda *cuda, CUresult error, const char *what,
                      struct reason *why);
 
-/* ---- device_cuda_memory.c: see device.h ---- */
+/* ---- device_cuda_memory.c ---- */
 
+/* cuda_region_new(), cuda_region_place(), cuda_view_begin(), cuda_view_end(), cuda_reserve() - see
+ * device.h. */
 int cuda_region_new(struct device *device, const char *name, uint64_t size_bytes,
                     struct region *ret_region, struct reason *why);
 void cuda_region_place(struct device *device, const struct region *region,
@@ -144,8 +147,9 @@ int cuda_map_handle(struct device_cuda *cuda, CUmemGenericAllocationHandle handl
                     struct reason *why) GD_MUST_CHECK;
 void cuda_unmap(struct device_cuda *cuda, CUdeviceptr address, uint64_t size_bytes);
 
-/* ---- device_cuda_imports.c: see device.h ---- */
+/* ---- device_cuda_imports.c ---- */
 
+/* cuda_region_import(), cuda_region_import_ipc() - see device.h. */
 int cuda_region_import(struct device *device, int fd, uint64_t size_bytes,
                        struct region *ret_region, struct reason *why);
 int cuda_region_import_ipc(struct device *device, const struct device_ipc *ipc,
@@ -154,8 +158,9 @@ int cuda_region_import_ipc(struct device *device, const struct device_ipc *ipc,
 /* cuda_region_free() - of every kind. */
 void cuda_region_free(struct device *device, struct region *region);
 
-/* ---- device_cuda_launch.c: see device.h ---- */
+/* ---- device_cuda_launch.c ---- */
 
+/* cuda_launch(), cuda_poll(), cuda_run_alone() - see device.h. */
 int cuda_launch(struct device *device, struct device_launch *launch);
 struct device_launch *cuda_poll(struct device *device);
 int cuda_run_alone(struct device *device, const struct gk_kernel *kernel, struct gk_launch *launch,

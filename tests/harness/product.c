@@ -59,8 +59,8 @@ static bool make_buffers(struct product *product, gemmd_client_t *client)
     uint64_t x_bytes = n_rows * product->x_stride * element_bytes(product->gemm.x_dtype);
     uint64_t y_bytes = n_rows * product->y_stride * element_bytes(product->gemm.y_dtype);
     uint32_t device = product->handle.device_index;
-    return gemmd_buffer_alloc(client, device, x_bytes, &product->x) == GEMMD_OK &&
-           gemmd_buffer_alloc(client, device, y_bytes, &product->y) == GEMMD_OK;
+    return gemmd_buffer_alloc_host(client, device, x_bytes, &product->x) == GEMMD_OK &&
+           gemmd_buffer_alloc_host(client, device, y_bytes, &product->y) == GEMMD_OK;
 }
 
 bool product_init(struct product *product, gemmd_client_t *client, const char *model,
