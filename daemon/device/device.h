@@ -50,6 +50,7 @@ struct device {
     char name[64];         /* "host", later "cuda:0" */
     char description[128]; /* "AMD EPYC, 2 threads" */
     uint32_t n_threads;
+    uint32_t cuda_arch; /* gk_problem.cuda_arch */
     uint32_t launches_max;
 };
 

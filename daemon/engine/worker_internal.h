@@ -15,6 +15,7 @@
 #include "gk/gk.h"
 #include "ipc/base/list.h"
 #include "ipc/lane.h"
+#include "ipc/spin.h"
 
 #include "daemon/engine/request_check.h"
 #include "daemon/engine/sched.h"
@@ -128,6 +129,7 @@ struct worker {
     struct worker_counters counters;
 
     /* the worker thread's */
+    struct spin spin;
     struct sched *sched;
     struct list lanes; /* sessions whose lane is polled */
     struct list prefills;

@@ -24,7 +24,7 @@ static uint32_t load_word(const void *words, uint64_t index)
 
 static int check_shape(const struct gk_gptq *source, const struct gk_desc *desc, struct reason *why)
 {
-    if (desc->kind != GK_KIND_INT || desc->bits != 4 || !desc->is_symmetric) {
+    if (desc->code != GK_CODE_U4 || desc->has_zeros || desc->group_n != 1) {
         return reason_set(why, STATUS_UNSUPPORTED, "GPTQ weights must be 4 bit and symmetric");
     }
     if (desc->k % CODES_PER_WORD != 0) {
@@ -102,7 +102,7 @@ static void read_codes(const struct gk_gptq *source, struct gk_canonical *canoni
     for (uint64_t i_word = 0; i_word < k / CODES_PER_WORD; i_word++) {
         for (uint32_t i_n = 0; i_n < n; i_n++) {
             uint32_t word = load_word(source->qweight, i_word * n + i_n);
-            uint8_t *codes = canonical->codes + i_n * k + i_word * CODES_PER_WORD;
+            uint8_t *codes = (uint8_t *)canonical->codes + i_n * k + i_word * CODES_PER_WORD;
             for (uint32_t i = 0; i < CODES_PER_WORD; i++) {
                 codes[i] = (uint8_t)(word >> 4 * i & 15);
             }

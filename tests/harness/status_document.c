@@ -55,6 +55,7 @@ void status_counts_read(const struct fixture *fixture, struct status_counts *ret
         .n_fds = held(fixture, document, "fds"),
         .n_in_flight = number(fixture, worker, "in_flight"),
         .n_lanes = number(fixture, worker, "lanes"),
+        .n_ok = number(fixture, worker, "ok"),
         .n_launches = number(fixture, worker, "launches"),
         .n_shared_launches = number(fixture, worker, "shared_launches"),
         .n_bad_messages = number(fixture, counters, "bad_messages"),

@@ -17,6 +17,7 @@ struct status_counts {
     uint64_t n_fds; /* charged to clients */
     uint64_t n_in_flight;
     uint64_t n_lanes;
+    uint64_t n_ok; /* requests that ended well */
     uint64_t n_launches;
     uint64_t n_shared_launches;
     uint64_t n_bad_messages;

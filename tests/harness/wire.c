@@ -37,7 +37,7 @@ static const char *socket_path(const struct fixture *fixture, const char *name)
 
 int wire_connect(const struct fixture *fixture)
 {
-    int fd = side_connect(socket_path(fixture, SIDE_SOCKET_NAME));
+    int fd = side_connect(socket_path(fixture, SIDE_SOCKET_NAME), WIRE_REPLY_MSEC);
     need(fd >= 0, "connect to the session socket");
     return fd;
 }
@@ -217,7 +217,7 @@ int zmtp_connect(const struct fixture *fixture, const void *id, size_t n_bytes)
                                                           0,    0x7f, 3, 0, 'N', 'U', 'L', 'L'};
     const struct timeval limit = {.tv_sec = WIRE_REPLY_MSEC / 1000};
     uint8_t bytes[256];
-    int fd = unix_connect(socket_path(fixture, SIDE_CONTROL_NAME), SOCK_STREAM);
+    int fd = unix_connect(socket_path(fixture, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
     need(fd >= 0, "connect to the control socket");
     need(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) == 0 &&
              setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0,

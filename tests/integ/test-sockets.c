@@ -177,8 +177,9 @@ static void test_another_user(void **state)
     assert_true(pid >= 0);
     if (pid == 0) {
         bool is_other = setgid(NOBODY) == 0 && setuid(NOBODY) == 0;
-        _exit(is_other && side_connect(life_socket_path(life, SIDE_SOCKET_NAME)) == -EACCES ? 0
-                                                                                            : 1);
+        _exit(is_other && side_connect(life_socket_path(life, SIDE_SOCKET_NAME), 1000) == -EACCES
+                  ? 0
+                  : 1);
     }
     assert_int_equal(waitpid(pid, &child, 0), pid);
     assert_int_equal(child, 0);

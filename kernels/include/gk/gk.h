@@ -16,48 +16,104 @@
 /* ---- what a weight is --------------------------------------------------------------------------
  */
 
-enum gk_kind {
-    GK_KIND_PLAIN = 1, /* values as they are: f32, f16, bf16 */
-    GK_KIND_INT = 2,   /* weight-only unsigned codes with scales: w = scale * (code - zero) */
+/* How an element of W is stored. */
+enum gk_code {
+    GK_CODE_F32 = 1, /* values as they are; no scales */
+    GK_CODE_F16 = 2,
+    GK_CODE_BF16 = 3,
+    GK_CODE_U4 = 4,   /* unsigned integers: w = scale * (code - zero) */
+    GK_CODE_U8 = 5,   /* signed bytes of a checkpoint are stored with 128 added */
+    GK_CODE_E4M3 = 6, /* floats of 8 and 4 bits: w = scale * code */
+    GK_CODE_E2M1 = 7,
 };
 
+/* What happens to x before it is multiplied. kernels/NUMERICS.md has each rule. */
+enum gk_act {
+    GK_ACT_FLOAT = 0,           /* nothing: f32, f16, bf16 as they come */
+    GK_ACT_FP8_TENSOR = 1,      /* e4m3 by the weight's own act_scale */
+    GK_ACT_FP8_TOKEN = 2,       /* e4m3, a scale for each row of x */
+    GK_ACT_FP8_GROUP = 3,       /* e4m3, a scale for each 128 of k of each row */
+    GK_ACT_INT8_TENSOR = 4,     /* int8 by the weight's own act_scale and act_zero */
+    GK_ACT_INT8_TOKEN = 5,      /* int8, symmetric, a scale for each row */
+    GK_ACT_INT8_TOKEN_ZERO = 6, /* int8, a scale and a zero point for each row */
+};
+
+#define GK_ACT_GROUP_K 128u
+
+/* A further f32 for each row of W, applied to finished sums (NVFP4's global scale; fused modules
+ * keep one for each of theirs). */
+enum gk_column_scale {
+    GK_COLUMN_SCALE_NONE = 0,
+    GK_COLUMN_SCALE_MULTIPLIES = 1,
+    GK_COLUMN_SCALE_DIVIDES = 2,
+};
+
+/* A scale covers group_n rows by group_k columns of W; the last group along either side may be
+ * smaller. Usual shapes: 1 x 128 (GPTQ, AWQ), 1 x k (a scale a channel), n x k (a scale a tensor),
+ * 128 x 128 (block FP8). Plain codes have none: both are 0. */
 struct gk_desc {
     uint32_t n;
     uint32_t k;
-    enum gk_kind kind;
-    enum dtype value_dtype; /* PLAIN: element type */
-    uint32_t bits;          /* INT: 4 */
-    uint32_t
-        group_size; /* INT: divides or exceeds nothing: the last group may be ragged; k for -1 */
-    enum dtype scale_dtype; /* INT: F16, BF16 or F32, kept as the checkpoint has it */
-    bool is_symmetric;      /* INT: zero is 2^(bits-1) everywhere */
+    enum gk_code code;
+    uint32_t group_n;       /* 1..n */
+    uint32_t group_k;       /* 1..k */
+    enum dtype scale_dtype; /* F16, BF16, F32, F8_E4M3 or F8_E8M0, as the checkpoint has it */
+    bool has_zeros;         /* integer codes: a zero point for each scale; else it is 2^(bits-1) */
+    bool has_perm; /* act-order: codes lie sorted by group, position i is element perm[i] of x */
+    enum gk_column_scale column_scale;
+    enum gk_act act;
+    bool is_act_scale_pow2; /* FP8_TOKEN, FP8_GROUP: scales are rounded up to powers of two */
+    float act_scale;        /* *_TENSOR */
+    int32_t act_zero;       /* INT8_TENSOR: -128..127 */
     enum dtype bias_dtype;  /* DTYPE_NONE: no bias */
 };
+
+/* Kinds of codes, and their width; 0 for no code. */
+bool gk_code_is_plain(enum gk_code code);
+bool gk_code_is_int(enum gk_code code);
+uint32_t gk_code_bits(enum gk_code code);
+/* gk_code_dtype() - the element type of a plain code; DTYPE_NONE for the others. gk_code_of_dtype()
+ * - the plain code of F32, F16, BF16; 0 for other types. */
+enum dtype gk_code_dtype(enum gk_code code);
+enum gk_code gk_code_of_dtype(enum dtype dtype);
+
+/* Kinds of schemes: INT8 ones, FP8 ones; the type a quantised x has (DTYPE_NONE for FLOAT). */
+bool gk_act_is_int8(enum gk_act act);
+bool gk_act_is_fp8(enum gk_act act);
+enum dtype gk_act_dtype(enum gk_act act);
 
 /* gk_desc_check() - a pure predicate: can this be packed at all? 0 or STATUS_UNSUPPORTED /
  * STATUS_INVALID_ARGUMENT with the rule. */
 int gk_desc_check(const struct gk_desc *desc, struct reason *why) GD_MUST_CHECK;
 
-/* gk_desc_format() - "int4 sym g128 f16", "plain bf16"; always NUL-terminated. */
+/* gk_desc_format() - "int4 sym g128 f16", "int4 g128 act-order f16", "fp8 128x128 f32, fp8 group
+ * activations", "plain bf16"; always NUL-terminated. */
 void gk_desc_format(const struct gk_desc *desc, char *text, uint32_t size_bytes);
 
-uint32_t gk_desc_groups(const struct gk_desc *desc); /* ceil(k / group_size); 0 for PLAIN */
+/* Extent of the scales: ceil(k / group_k) by ceil(n / group_n); 0 for plain codes. */
+uint32_t gk_desc_groups(const struct gk_desc *desc);
+uint32_t gk_desc_scale_columns(const struct gk_desc *desc);
 
 /* A weight in canonical form: what every reader produces and every packer eats. Arrays are the
- * caller's. */
+ * caller's; absent ones are NULL. */
 struct gk_canonical {
     struct gk_desc desc;
-    uint8_t *codes; /* INT: (n, k) one code a byte */
-    void *scales;   /* INT: (n_groups, n) of scale_dtype */
-    void *values;   /* PLAIN: (n, k) of value_dtype */
-    void *bias;     /* (n) of bias_dtype, or NULL */
+    void *codes;          /* (n, k): one code a byte; plain: elements of gk_code_dtype() */
+    void *scales;         /* (groups, scale_columns) of scale_dtype */
+    uint8_t *zeros;       /* (groups, scale_columns) */
+    uint32_t *perm;       /* (k) */
+    float *column_scales; /* (n), as the checkpoint has them: factors or divisors */
+    void *bias;           /* (n) of bias_dtype */
 };
 
-/* gk_canonical_alloc() - desc must pass gk_desc_check(). -ENOMEM. _finish() frees and zeroes. */
+/* gk_canonical_alloc() - desc must pass gk_desc_check(). Zeroed. -ENOMEM. _finish() frees and
+ * zeroes. */
 int gk_canonical_alloc(struct gk_canonical *canonical, const struct gk_desc *desc) GD_MUST_CHECK;
 void gk_canonical_finish(struct gk_canonical *canonical);
 
-/* gk_canonical_value() - W[i_n][i_k] in double: the dequantised weight, exactly. */
+/* gk_canonical_value() - the factor of element i_k of x in column i_n of y, in double: the
+ * dequantised W[i_n][i_k], act-order undone. Exact, but for the last rounding where there are
+ * column scales. O(k) with has_perm. */
 double gk_canonical_value(const struct gk_canonical *canonical, uint32_t i_n, uint32_t i_k);
 /* gk_canonical_bias() - bias[i_n] in double, 0 without one. */
 double gk_canonical_bias(const struct gk_canonical *canonical, uint32_t i_n);
@@ -111,20 +167,26 @@ const struct gk_layout *gk_layout_for(const struct gk_desc *desc, enum gk_device
 struct gk_problem {
     struct gk_desc desc;
     const struct gk_layout *layout;
-    uint32_t m; /* 1..GK_BATCH_ROWS_MAX */
-    enum dtype x_dtype;
+    uint32_t m;         /* 1..GK_BATCH_ROWS_MAX */
+    enum dtype x_dtype; /* F32, F16, BF16; or gk_act_dtype() when the rows come quantised */
     enum dtype y_dtype;
+    uint32_t cuda_arch; /* what the GPU can: 80 for Ampere, 90 for Hopper; 0 on host */
 };
 
 /* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever
  * they are; x_rows[i] points to k elements, y_rows[i] to n, each aligned to its element size only.
- * An output row overlaps no input row and no other output row. */
+ * An output row overlaps no input row and no other output row. On a GPU the tables lie in CPU
+ * memory, and what they and the other pointers point to where the GPU reaches it. */
 struct gk_launch {
     struct gk_problem problem;
     const void *packed;
-    const void *const *x_rows; /* (m) */
-    void *const *y_rows;       /* (m) */
-    void *workspace;           /* gk_kernel.workspace_bytes(problem), 64-byte aligned */
+    const void *const *x_rows;        /* (m) */
+    const float *const *x_scale_rows; /* (m), rows that come quantised, but for *_TENSOR: pointers
+                                         to one scale (TOKEN) or ceil(k / GK_ACT_GROUP_K) (GROUP);
+                                         else NULL */
+    void *const *y_rows;              /* (m) */
+    void *workspace;                  /* gk_kernel.workspace_bytes(problem), 64-byte aligned (256 on
+                                         a GPU), whatever was left in it */
 };
 
 /* One row of the registry. */
@@ -144,19 +206,30 @@ struct gk_kernel {
      * disjoint memory. The bits of y do not depend on n_parts. */
     void (*prepare)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
     void (*run)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
+
+    /* CUDA kernels have these two instead; both return 0 or a cudaError_t, for the caller to judge.
+     * load(): once a device, with that device current, before any launch: load the code and raise
+     * its limits, so that enqueue() never does. enqueue(): append the launch to a cudaStream_t and
+     * return at once; it allocates nothing, waits for nothing, and passes the row tables by value,
+     * so that they may change as soon as it returns. */
+    int (*load)(void);
+    int (*enqueue)(const struct gk_launch *launch, void *stream);
 };
 
-/* gk_kernels() - the whole registry. */
-const struct gk_kernel *const *gk_kernels(uint32_t *ret_n);
+/* gk_kernels() - the registry's rows for one kind of device, most preferred first; *ret_n is 0
+ * where the build has none. */
+const struct gk_kernel *const *gk_kernels(enum gk_device_kind device_kind, uint32_t *ret_n);
 
-/* gk_select() - the best eligible kernel (static preference). *why tells all reasons in one
- * sentence when none is. 0 or STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
+/* gk_select() - the best eligible kernel (static preference) of the kind of device that the
+ * problem's layout is for. *why tells all reasons in one sentence when none is. 0 or
+ * STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
               struct reason *why) GD_MUST_CHECK;
 
 /* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what
  * a device sizes its scratch by at load. */
-uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout);
+uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout,
+                          uint32_t cuda_arch);
 
 /* gk_host_isa_limit() - for tests and for GEMMD_HOST_ISA: forbid host kernels above "portable",
  * "avx2" or "avx512"; NULL lifts it. 0 or STATUS_INVALID_ARGUMENT. Not thread-safe: before any
