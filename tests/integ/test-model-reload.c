@@ -1,4 +1,5 @@
-/* test-reload.c - reloading in vain, and under load: what is served is always one whole checkpoint.
+/* test-model-reload.c - reloading in vain, and under load: what is served is always one whole
+ * checkpoint.
  */
 #include <setjmp.h>
 #include <stdarg.h>
