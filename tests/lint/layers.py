@@ -27,9 +27,8 @@ FLOORS = {
 ANYTHING = ("tests/",)
 # Files that may include a little more than their floor, each for the reason given.
 EXCEPTIONS = {
-    ("ipc/codec.c", "proto/gemmd.pb-c.h"): "the codec is where generated types stop",
-    ("ipc/codec.c", "gemmd.pb-c.h"): "the codec is where generated types stop",
-    ("ipc/codec.c", "protobuf-c/protobuf-c.h"): "the codec is where generated types stop",
+    ("ipc/codec_body.h", "gemmd.pb-c.h"): "the codec is where generated types stop",
+    ("ipc/codec_fields.h", "gemmd.pb-c.h"): "the codec is where generated types stop",
 }
 FOREIGN = re.compile(r"^(zmq|jansson|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
