@@ -1,6 +1,5 @@
-/* Finds linear layers by the tensors that exist and cross-checks them against the settings. What a
- * config claims about modules (ignore lists, lm_head flags) is not consulted: "is P.qweight there?"
- * is the one rule that no tool gets wrong. */
+/* Finds linear layers by the tensors that exist and holds them against the settings. The walk is
+ * here; what a family's tensors must be is in module_int.c and module_scaled.c. */
 #include "daemon/weights/modules.h"
 
 #include <errno.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "daemon/weights/module_parts.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
@@ -17,258 +17,180 @@
 #define BAD(why, ...)         reason_set((why), STATUS_BAD_CHECKPOINT, __VA_ARGS__)
 #define UNSUPPORTED(why, ...) reason_set((why), STATUS_UNSUPPORTED, __VA_ARGS__)
 
-struct search {
-    const struct checkpoint *checkpoint;
-    const struct quant_config *config;
-    struct warnings *warnings;
-    struct module_list *list;
-};
-
-/* ---- names -------------------------------------------------------------------------------------
- */
-
-/* "P.leaf" of the checkpoint, or NULL. An absent tensor and no memory for its name are told apart
- * by the return: 0 or -ENOMEM. */
-static int find_leaf(const struct search *search, const char *prefix, const char *leaf,
-                     const struct checkpoint_tensor **ret_tensor)
-{
-    CLEAN_FREE char *name = NULL;
-    if (asprintf(&name, "%s.%s", prefix, leaf) < 0) {
-        name = NULL;
-        return err_raise(-ENOMEM);
-    }
-    *ret_tensor = checkpoint_find(search->checkpoint, name);
-    return 0;
-}
-
-static const char *last_part(const char *prefix)
-{
-    const char *dot = strrchr(prefix, '.');
-    return dot ? dot + 1 : prefix;
-}
-
 static bool is_lookup_table(const char *prefix)
 {
-    const char *part = last_part(prefix);
+    const char *dot = strrchr(prefix, '.');
+    const char *part = dot ? dot + 1 : prefix;
     if (strcmp(part, "wte") == 0 || strcmp(part, "wpe") == 0) {
         return true;
     }
     return strcasestr(part, "embed") && strcmp(part, "embed_out") != 0;
 }
 
-/* ---- shapes and types --------------------------------------------------------------------------
+/* ---- one module --------------------------------------------------------------------------------
  */
 
-static bool is_float(enum dtype dtype)
+static int find_plain(struct module_draft *draft, struct reason *why)
 {
-    return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
-}
-
-static int check_float(const struct checkpoint_tensor *at, struct reason *why)
-{
-    if (!is_float(at->tensor->dtype)) {
-        return UNSUPPORTED(why, "tensor '%s' is %s; known: F32, F16, BF16", at->tensor->name,
-                           at->tensor->dtype_text);
-    }
-    return 0;
-}
-
-static int check_words(const struct checkpoint_tensor *at, struct reason *why)
-{
-    if (at->tensor->dtype != DTYPE_I32 && at->tensor->dtype != DTYPE_U32) {
-        return UNSUPPORTED(why, "tensor '%s' is %s; known: I32", at->tensor->name,
-                           at->tensor->dtype_text);
-    }
-    return 0;
-}
-
-/* A needed matrix: two dimensions, both in 1..limit. */
-static int check_matrix(const struct checkpoint_tensor *at, uint64_t limit, struct reason *why)
-{
-    const struct safetensors_tensor *tensor = at->tensor;
-    char shape[96];
-    if (tensor->n_dims != 2 || tensor->dims[0] > limit || tensor->dims[1] > limit) {
-        return BAD(why, "tensor '%s' is %s, expected two dimensions of at most %" PRIu64,
-                   tensor->name, safetensors_shape(tensor, shape, sizeof(shape)), limit);
-    }
-    if (tensor->dims[0] == 0 || tensor->dims[1] == 0) {
-        return BAD(why, "tensor '%s' is %s: a weight without elements", tensor->name,
-                   safetensors_shape(tensor, shape, sizeof(shape)));
-    }
-    return 0;
-}
-
-/* n_cols 0: one dimension. */
-static int check_shape(const struct checkpoint_tensor *at, uint64_t n_rows, uint64_t n_cols,
-                       const struct gk_desc *desc, struct reason *why)
-{
-    const struct safetensors_tensor *tensor = at->tensor;
-    uint32_t n_dims = n_cols ? 2 : 1;
-    if (tensor->n_dims == n_dims && tensor->dims[0] == n_rows &&
-        (n_dims == 1 || tensor->dims[1] == n_cols)) {
-        return 0;
-    }
-    char found[96];
-    char expected[96];
-    struct safetensors_tensor right = {.n_dims = n_dims, .dims = {n_rows, n_cols}};
-    return BAD(why, "tensor '%s' is %s, expected %s (n %u, k %u, group_size %u)", tensor->name,
-               safetensors_shape(tensor, found, sizeof(found)),
-               safetensors_shape(&right, expected, sizeof(expected)), desc->n, desc->k,
-               desc->group_size);
-}
-
-static int check_bias(struct module *module, struct reason *why)
-{
-    if (!module->bias) {
-        return 0;
-    }
-    int r = check_float(module->bias, why);
-    if (r == 0) {
-        r = check_shape(module->bias, module->desc.n, 0, &module->desc, why);
-    }
-    if (r == 0) {
-        module->desc.bias_dtype = module->bias->tensor->dtype;
-    }
-    return r;
-}
-
-/* ---- GPTQ --------------------------------------------------------------------------------------
- */
-
-static int find_gptq_tensors(const struct search *search, struct module *module, struct reason *why)
-{
-    int r = find_leaf(search, module->name, "scales", &module->scales);
-    if (r == 0) {
-        r = find_leaf(search, module->name, "qzeros", &module->qzeros);
-    }
-    if (r == 0) {
-        r = find_leaf(search, module->name, "g_idx", &module->g_idx);
-    }
-    if (r == 0) {
-        r = find_leaf(search, module->name, "bias", &module->bias);
-    }
-    if (r == 0 && !module->scales) {
-        r = BAD(why, "tensor '%s.scales' is missing beside '%s'", module->name,
-                module->weight->tensor->name);
-    }
-    return r;
-}
-
-static void fill_gptq_desc(const struct quant_config *config, struct module *module)
-{
-    const struct safetensors_tensor *qweight = module->weight->tensor;
-    uint32_t per_word = 32 / config->bits;
-    module->is_v1 = config->is_v1;
-    module->desc = (struct gk_desc){
-        .n = (uint32_t)qweight->dims[1],
-        .k = (uint32_t)qweight->dims[0] * per_word,
-        .kind = GK_KIND_INT,
-        .bits = config->bits,
-        .scale_dtype = module->scales->tensor->dtype,
-        .is_symmetric = config->is_symmetric,
-    };
-    /* A group longer than k is one group over all of k, just as -1. */
-    bool is_grouped = config->group_size > 0 && (uint32_t)config->group_size < module->desc.k;
-    module->desc.group_size = is_grouped ? (uint32_t)config->group_size : module->desc.k;
-}
-
-static int check_qzeros(const struct module *module, uint32_t n_groups, uint32_t per_word,
-                        struct reason *why)
-{
-    if (!module->qzeros) {
-        return 0; /* symmetric by declaration */
-    }
-    if (module->desc.n % per_word != 0) {
-        return BAD(why, "n %u is not a multiple of %u, so tensor '%s' cannot be packed right",
-                   module->desc.n, per_word, module->qzeros->tensor->name);
-    }
-    int r = check_words(module->qzeros, why);
-    return r != 0 ? r
-                  : check_shape(module->qzeros, n_groups, module->desc.n / per_word, &module->desc,
-                                why);
-}
-
-static int check_g_idx_shape(const struct module *module, struct reason *why)
-{
-    if (!module->g_idx) {
-        return 0;
-    }
-    int r = check_words(module->g_idx, why);
-    return r != 0 ? r : check_shape(module->g_idx, module->desc.k, 0, &module->desc, why);
-}
-
-static int check_gptq_shapes(struct module *module, struct reason *why)
-{
-    uint32_t n_groups = (uint32_t)num_div_up(module->desc.k, module->desc.group_size);
-    int r = check_shape(module->scales, n_groups, module->desc.n, &module->desc, why);
-    if (r == 0) {
-        r = check_qzeros(module, n_groups, 32 / module->desc.bits, why);
-    }
-    if (r == 0) {
-        r = check_g_idx_shape(module, why);
-    }
-    return r != 0 ? r : check_bias(module, why);
-}
-
-static int find_gptq(const struct search *search, struct module *module, struct reason *why)
-{
-    const char *qweight = module->weight->tensor->name;
-    if (!search->config->is_quantised) {
-        return BAD(
-            why, "tensor '%s' is packed, and neither config.json nor quantize_config.json says how",
-            qweight);
-    }
-    const struct checkpoint_tensor *plain;
-    int r = find_leaf(search, module->name, "weight", &plain);
-    if (r == 0 && plain) {
-        r = BAD(why, "both '%s' and '%s' are there: which one counts?", qweight,
-                plain->tensor->name);
-    }
-    if (r == 0) {
-        r = find_gptq_tensors(search, module, why);
-    }
-    if (r == 0) {
-        r = check_words(module->weight, why);
-    }
-    if (r == 0) {
-        r = check_float(module->scales, why);
-    }
-    if (r == 0) {
-        r = check_matrix(module->weight, UINT32_MAX / 32, why);
-    }
+    const struct checkpoint_tensor *weight = draft->module.tensors[MODULE_WEIGHT];
+    int r = module_check_matrix(weight, UINT32_MAX, why);
     if (r != 0) {
         return r;
     }
-    fill_gptq_desc(search->config, module);
-    return check_gptq_shapes(module, why);
+    draft->module.desc = (struct gk_desc){
+        .n = (uint32_t)weight->tensor->dims[0],
+        .k = (uint32_t)weight->tensor->dims[1],
+        .code = gk_code_of_dtype(weight->tensor->dtype),
+    };
+    return module_take_bias(draft, why);
 }
 
-/* ---- plain -------------------------------------------------------------------------------------
- */
+typedef int (*module_finder)(struct module_draft *draft, struct reason *why);
 
-static int find_plain(const struct search *search, struct module *module, struct reason *why)
+/* What the weight of a family is called and made of. */
+static const struct family {
+    const char *title;
+    const char *leaf;
+    enum dtype dtype;
+    enum quant_family family;
+    module_finder find;
+} families[] = {
+    {"GPTQ", "qweight", DTYPE_I32, QUANT_GPTQ, module_find_int},
+    {"AWQ", "qweight", DTYPE_I32, QUANT_AWQ, module_find_int},
+    {"packed integers", "weight_packed", DTYPE_I32, QUANT_PACKED, module_find_int},
+    {"INT8", "weight", DTYPE_I8, QUANT_INT8, module_find_scaled},
+    {"FP8", "weight", DTYPE_F8_E4M3, QUANT_FP8, module_find_scaled},
+    {"NVFP4", "weight_packed", DTYPE_U8, QUANT_NVFP4, module_find_scaled},
+    {"NVFP4", "weight", DTYPE_U8, QUANT_NVFP4, module_find_scaled},
+    {"MXFP4", "weight_packed", DTYPE_U8, QUANT_MXFP4, module_find_scaled},
+    {"MXFP8", "weight", DTYPE_F8_E4M3, QUANT_MXFP8, module_find_scaled},
+};
+
+/* Both halves of the table for a family may fit; NULL: none does. */
+static const struct family *find_family(enum quant_family family, const char *leaf,
+                                        enum dtype dtype)
 {
-    const struct safetensors_tensor *tensor = module->weight->tensor;
-    int r = check_float(module->weight, why);
-    if (r == 0) {
-        r = check_matrix(module->weight, UINT32_MAX, why);
+    enum dtype signed_dtype = dtype == DTYPE_U32 ? DTYPE_I32 : dtype;
+    for (uint32_t i = 0; i < ARRAY_LENGTH(families); i++) {
+        if (families[i].family == family && strcmp(families[i].leaf, leaf) == 0 &&
+            families[i].dtype == signed_dtype) {
+            return &families[i];
+        }
     }
-    if (r == 0) {
-        r = find_leaf(search, module->name, "bias", &module->bias);
+    return NULL;
+}
+
+static int refuse_family(const struct module_search *search, const struct quant_rule *rule,
+                         const struct checkpoint_tensor *at, struct reason *why)
+{
+    for (uint32_t i = 0; i < ARRAY_LENGTH(families); i++) {
+        if (families[i].family == rule->scheme.family) {
+            return BAD(why,
+                       "tensor '%s' is %s, but %s (rule '%.80s') says %s, which is '%s' of %s",
+                       at->tensor->name, at->tensor->dtype_text, search->config->place,
+                       quant_rule_text(rule), families[i].title, families[i].leaf,
+                       dtype_safetensors_name(families[i].dtype));
+        }
     }
+    return BAD(why, "tensor '%s' (%s) is quantised, but %s (rule '%.80s') says that it is not",
+               at->tensor->name, at->tensor->dtype_text, search->config->place,
+               quant_rule_text(rule));
+}
+
+/* The rule that a quantised weight needs, and the family that fits it. */
+static int choose_family(const struct module_search *search, const char *prefix, const char *leaf,
+                         const struct checkpoint_tensor *at, const struct quant_rule **ret_rule,
+                         const struct family **ret_family, struct reason *why)
+{
+    int r = quant_config_find(search->config, prefix, ret_rule, why);
     if (r != 0) {
         return r;
     }
-    module->desc = (struct gk_desc){
-        .n = (uint32_t)tensor->dims[0],
-        .k = (uint32_t)tensor->dims[1],
-        .kind = GK_KIND_PLAIN,
-        .value_dtype = tensor->dtype,
-    };
-    return check_bias(module, why);
+    if (!*ret_rule) {
+        const char *place = search->config->place;
+        return BAD(why, "tensor '%s' (%s) is quantised, and %s how", at->tensor->name,
+                   at->tensor->dtype_text,
+                   place[0] ? "no rule of the settings says"
+                            : "neither config.json nor quantize_config.json says");
+    }
+    *ret_family = find_family((*ret_rule)->scheme.family, leaf, at->tensor->dtype);
+    return *ret_family ? 0 : refuse_family(search, *ret_rule, at, why);
 }
 
-static bool is_linear_shape(const struct search *search, const char *prefix,
+/* Floats where the settings speak of a quantised weight. */
+static int judge_plain(const struct module_search *search, const char *prefix,
+                       const struct checkpoint_tensor *at, struct reason *why)
+{
+    const struct quant_rule *rule;
+    int r = quant_config_find(search->config, prefix, &rule, why);
+    if (r != 0 || !rule || rule->scheme.family == QUANT_NONE ||
+        rule->pattern.kind == QUANT_PATTERN_ANY) {
+        return r;
+    }
+    if (rule->pattern.kind == QUANT_PATTERN_CLASS) {
+        warnings_add(search->warnings, "tensor '%s' is %s and served so, though %s has '%s'",
+                     at->tensor->name, at->tensor->dtype_text, search->config->place,
+                     quant_rule_text(rule));
+        return 0;
+    }
+    return BAD(why, "tensor '%s' is %s, but %s (rule '%.80s') says that it is quantised",
+               at->tensor->name, at->tensor->dtype_text, search->config->place,
+               quant_rule_text(rule));
+}
+
+static void module_finish(struct module *module)
+{
+    free(module->name);
+    free(module->perm);
+}
+
+static int add_module(const struct module_search *search, const char *prefix,
+                      const struct checkpoint_tensor *weight, const struct quant_scheme *scheme,
+                      module_finder find, struct reason *why)
+{
+    struct module_draft draft = {
+        .search = search, .scheme = scheme, .module = {.family = scheme->family}};
+    draft.module.tensors[MODULE_WEIGHT] = weight;
+    draft.module.name = strdup(prefix);
+    if (!draft.module.name) {
+        return err_raise(-ENOMEM);
+    }
+    int r = find(&draft, why);
+    if (r == 0) {
+        r = gk_desc_check(&draft.module.desc, why);
+        if (r > 0) {
+            reason_prefix(why, "tensor '%s'", weight->tensor->name);
+        }
+    }
+    if (r != 0) {
+        module_finish(&draft.module);
+        return r;
+    }
+    search->list->items[search->list->n++] = draft.module;
+    return 0;
+}
+
+static int add_plain(const struct module_search *search, const char *prefix,
+                     const struct checkpoint_tensor *at, struct reason *why)
+{
+    static const struct quant_scheme none = {.family = QUANT_NONE};
+    int r = judge_plain(search, prefix, at, why);
+    return r != 0 ? r : add_module(search, prefix, at, &none, find_plain, why);
+}
+
+static int add_quantised(const struct module_search *search, const char *prefix, const char *leaf,
+                         const struct checkpoint_tensor *at, struct reason *why)
+{
+    const struct quant_rule *rule;
+    const struct family *family;
+    int r = choose_family(search, prefix, leaf, at, &rule, &family, why);
+    return r != 0 ? r : add_module(search, prefix, at, &rule->scheme, family->find, why);
+}
+
+/* ---- the walk ----------------------------------------------------------------------------------
+ */
+
+static bool is_linear_shape(const struct module_search *search, const char *prefix,
                             const struct checkpoint_tensor *at)
 {
     const struct safetensors_tensor *tensor = at->tensor;
@@ -280,107 +202,56 @@ static bool is_linear_shape(const struct search *search, const char *prefix,
     return tensor->n_dims == 2 && !is_lookup_table(prefix);
 }
 
-/* ---- the walk ----------------------------------------------------------------------------------
- */
-
-typedef int (*module_finder)(const struct search *search, struct module *module,
-                             struct reason *why);
-
-static int add_module(const struct search *search, const char *prefix,
-                      const struct checkpoint_tensor *weight, module_finder find,
-                      struct reason *why)
+static int look_at_weight(const struct module_search *search, const char *prefix,
+                          const struct checkpoint_tensor *at, struct reason *why)
 {
-    struct module module = {.weight = weight, .name = strdup(prefix)};
-    if (!module.name) {
-        return err_raise(-ENOMEM);
+    switch (at->tensor->dtype) {
+    case DTYPE_F32:
+    case DTYPE_F16:
+    case DTYPE_BF16:
+        return add_plain(search, prefix, at, why);
+    case DTYPE_F8_E4M3:
+    case DTYPE_I8:
+    case DTYPE_U8:
+        return add_quantised(search, prefix, "weight", at, why);
+    default:
+        return UNSUPPORTED(why, "tensor '%s' is %s; known: F32, F16, BF16, F8_E4M3, I8, U8",
+                           at->tensor->name, at->tensor->dtype_text);
     }
-    int r = find(search, &module, why);
-    if (r == 0) {
-        r = gk_desc_check(&module.desc, why);
-        if (r > 0) {
-            reason_prefix(why, "tensor '%s'", weight->tensor->name);
-        }
-    }
-    if (r != 0) {
-        free(module.name);
-        return r;
-    }
-    search->list->items[search->list->n++] = module;
-    return 0;
 }
 
-/* A tensor that only makes sense beside a quantised weight. */
-static int check_companion(const struct search *search, const char *prefix,
-                           const struct checkpoint_tensor *at, struct reason *why)
-{
-    const struct checkpoint_tensor *qweight;
-    const struct checkpoint_tensor *plain;
-    int r = find_leaf(search, prefix, "qweight", &qweight);
-    if (r == 0) {
-        r = find_leaf(search, prefix, "weight", &plain);
-    }
-    if (r != 0 || qweight) {
-        return r;
-    }
-    if (plain) {
-        return BAD(why, "tensor '%s' belongs to a quantised weight, and '%s' is %s",
-                   at->tensor->name, plain->tensor->name, plain->tensor->dtype_text);
-    }
-    warnings_add(search->warnings, "tensor '%s' is ignored: there is no weight beside it",
-                 at->tensor->name);
-    return 0;
-}
-
-static bool is_companion(const char *leaf)
-{
-    static const char *const leaves[] = {"scales",           "qzeros",       "g_idx",
-                                         "weight_scale_inv", "weight_scale", "weight_zero_point"};
-    for (uint32_t i = 0; i < ARRAY_LENGTH(leaves); i++) {
-        if (strcmp(leaf, leaves[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int look_at_tensor(const struct search *search, const struct checkpoint_tensor *at,
-                          struct reason *why)
+/* "P.leaf" into a malloc'd P and leaf; NULL in *ret_prefix for a name without a module. */
+static int split_name(const struct checkpoint_tensor *at, char **ret_prefix, const char **ret_leaf)
 {
     const char *dot = strrchr(at->tensor->name, '.');
     if (!dot || dot == at->tensor->name) {
         return 0;
     }
-    const char *leaf = dot + 1;
-    CLEAN_FREE char *prefix = strndup(at->tensor->name, (size_t)(dot - at->tensor->name));
+    char *prefix = strndup(at->tensor->name, (size_t)(dot - at->tensor->name));
     if (!prefix) {
         return err_raise(-ENOMEM);
     }
-    if (strcmp(leaf, "qweight") == 0) {
-        return add_module(search, prefix, at, find_gptq, why);
-    }
-    if (strcmp(leaf, "weight") == 0 && is_linear_shape(search, prefix, at)) {
-        return add_module(search, prefix, at, find_plain, why);
-    }
-    if (strcmp(leaf, "weight_packed") == 0) {
-        return UNSUPPORTED(why, "tensor '%s' is packed in a way that is not served",
-                           at->tensor->name);
-    }
-    return is_companion(leaf) ? check_companion(search, prefix, at, why) : 0;
+    *ret_prefix = prefix;
+    *ret_leaf = dot + 1;
+    return 0;
 }
 
-static enum dtype model_act_dtype(const struct module_list *list, const struct quant_config *config)
+static int look_at_tensor(const struct module_search *search, const struct checkpoint_tensor *at,
+                          struct reason *why)
 {
-    if (config->act_dtype != DTYPE_NONE) {
-        return config->act_dtype;
+    CLEAN_FREE char *prefix = NULL;
+    const char *leaf;
+    int r = split_name(at, &prefix, &leaf);
+    if (r != 0 || !prefix) {
+        return r;
     }
-    for (uint32_t i = 0; i < list->n; i++) {
-        const struct gk_desc *desc = &list->items[i].desc;
-        enum dtype dtype = desc->kind == GK_KIND_INT ? desc->scale_dtype : desc->value_dtype;
-        if (dtype_bits(dtype) == 16) {
-            return dtype;
-        }
+    if (strcmp(leaf, "qweight") == 0 || strcmp(leaf, "weight_packed") == 0) {
+        return add_quantised(search, prefix, leaf, at, why);
     }
-    return DTYPE_F16;
+    if (strcmp(leaf, "weight") == 0 && is_linear_shape(search, prefix, at)) {
+        return look_at_weight(search, prefix, at, why);
+    }
+    return 0;
 }
 
 static int compare_modules(const void *a, const void *b)
@@ -390,36 +261,160 @@ static int compare_modules(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static int find_all(const struct search *search, struct reason *why)
+static int find_all(const struct module_search *search, struct reason *why)
 {
     const struct checkpoint *checkpoint = search->checkpoint;
-    if (checkpoint->n_tensors > UINT32_MAX) {
-        return BAD(why, "%" PRIu64 " tensors are too many", checkpoint->n_tensors);
-    }
+    struct module_list *list = search->list;
     for (uint64_t i = 0; i < checkpoint->n_tensors; i++) {
         int r = look_at_tensor(search, &checkpoint->tensors[i], why);
         if (r != 0) {
             return r;
         }
     }
-    return search->list->n > 0 ? 0 : BAD(why, "the checkpoint has no linear layer");
+    if (list->n == 0) {
+        return BAD(why, "the checkpoint has no linear layer");
+    }
+    qsort(list->items, list->n, sizeof(*list->items), compare_modules);
+    for (uint32_t i = 1; i < list->n; i++) {
+        if (strcmp(list->items[i - 1].name, list->items[i].name) == 0) {
+            return BAD(why, "both '%s' and '%s' are there: which one counts?",
+                       list->items[i - 1].tensors[MODULE_WEIGHT]->tensor->name,
+                       list->items[i].tensors[MODULE_WEIGHT]->tensor->name);
+        }
+    }
+    return 0;
 }
 
-int modules_find(const struct checkpoint *checkpoint, const struct quant_config *config,
+/* ---- companions --------------------------------------------------------------------------------
+ */
+
+/* Leaves that only make sense beside a quantised weight. Those that are not `is_strict` may lie
+ * beside one that makes no use of them: scales of x for formats that are served as weight-only. */
+static const struct companion {
+    const char *leaf;
+    bool is_strict;
+} companions[] = {
+    {"scales", true},           {"qzeros", true},          {"g_idx", true},
+    {"weight_scale_inv", true}, {"weight_scale", true},    {"weight_zero_point", true},
+    {"weight_g_idx", true},     {"weight_shape", true},    {"weight_global_scale", true},
+    {"weight_scale_2", true},   {"input_scale", false},    {"input_zero_point", false},
+    {"input_global_scale", false},
+};
+
+static const struct companion *find_companion(const char *leaf)
+{
+    for (uint32_t i = 0; i < ARRAY_LENGTH(companions); i++) {
+        if (strcmp(leaf, companions[i].leaf) == 0) {
+            return &companions[i];
+        }
+    }
+    return NULL;
+}
+
+static bool has_tensor(const struct module *module, const struct checkpoint_tensor *at)
+{
+    for (uint32_t i = 0; i < MODULE_ROLES; i++) {
+        if (module->tensors[i] == at) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* No layer of that name was found. A weight of floats that is no layer (an embedding) counts too:
+ * it would be wrong by that scale, wherever it is used. */
+static int judge_orphan(const struct module_search *search, const char *prefix,
+                        const struct checkpoint_tensor *at, struct reason *why)
+{
+    CLEAN_FREE char *name = NULL;
+    if (asprintf(&name, "%s.weight", prefix) < 0) {
+        name = NULL;
+        return err_raise(-ENOMEM);
+    }
+    const struct checkpoint_tensor *weight = checkpoint_find(search->checkpoint, name);
+    if (weight) {
+        return BAD(why, "tensor '%s' belongs to a quantised weight, and '%s' is %s",
+                   at->tensor->name, name, weight->tensor->dtype_text);
+    }
+    warnings_add(search->warnings, "tensor '%s' is ignored: there is no weight beside it",
+                 at->tensor->name);
+    return 0;
+}
+
+static int judge_companion(const struct module_search *search, const struct checkpoint_tensor *at,
+                           struct reason *why)
+{
+    CLEAN_FREE char *prefix = NULL;
+    const char *leaf;
+    int r = split_name(at, &prefix, &leaf);
+    const struct companion *companion = r == 0 && prefix ? find_companion(leaf) : NULL;
+    if (!companion) {
+        return r;
+    }
+    const struct module *module = modules_get(search->list, prefix);
+    if (!module) {
+        return judge_orphan(search, prefix, at, why);
+    }
+    if (has_tensor(module, at) || (module->family != QUANT_NONE && !companion->is_strict)) {
+        return 0;
+    }
+    const struct safetensors_tensor *weight = module->tensors[MODULE_WEIGHT]->tensor;
+    return BAD(why, "tensor '%s' belongs to a quantised weight%s, and '%s' is %s", at->tensor->name,
+               module->family == QUANT_NONE ? "" : " of another kind", weight->name,
+               weight->dtype_text);
+}
+
+static int judge_companions(const struct module_search *search, struct reason *why)
+{
+    for (uint64_t i = 0; i < search->checkpoint->n_tensors; i++) {
+        int r = judge_companion(search, &search->checkpoint->tensors[i], why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* ---- the list ----------------------------------------------------------------------------------
+ */
+
+static enum dtype model_act_dtype(const struct module_list *list, const struct quant_config *config)
+{
+    if (config->act_dtype != DTYPE_NONE) {
+        return config->act_dtype;
+    }
+    for (uint32_t i = 0; i < list->n; i++) {
+        const struct gk_desc *desc = &list->items[i].desc;
+        enum dtype dtype =
+            gk_code_is_plain(desc->code) ? gk_code_dtype(desc->code) : desc->scale_dtype;
+        if (dtype_bits(dtype) == 16) {
+            return dtype;
+        }
+    }
+    return DTYPE_F16;
+}
+
+int modules_find(const struct checkpoint *checkpoint, struct quant_config *config,
                  struct warnings *warnings, struct module_list *ret_list, struct reason *why)
 {
     struct module_list list = MODULE_LIST_NULL;
-    struct search search = {checkpoint, config, warnings, &list};
+    const struct module_search search = {checkpoint, config, warnings, &list};
+    if (checkpoint->n_tensors > UINT32_MAX) {
+        return BAD(why, "%" PRIu64 " tensors are too many", checkpoint->n_tensors);
+    }
     list.items = calloc(checkpoint->n_tensors + 1, sizeof(*list.items));
     if (!list.items) {
         return err_raise(-ENOMEM);
     }
     int r = find_all(&search, why);
+    if (r == 0) {
+        r = judge_companions(&search, why);
+    }
     if (r != 0) {
         modules_finish(&list);
         return r;
     }
-    qsort(list.items, list.n, sizeof(*list.items), compare_modules);
+    quant_config_tell_unused(config, warnings);
     list.act_dtype = model_act_dtype(&list, config);
     *ret_list = list;
     return 0;
@@ -428,19 +423,28 @@ int modules_find(const struct checkpoint *checkpoint, const struct quant_config 
 void modules_finish(struct module_list *list)
 {
     for (uint32_t i = 0; i < list->n; i++) {
-        free(list->items[i].name);
+        module_finish(&list->items[i]);
     }
     free(list->items);
     *list = MODULE_LIST_NULL;
 }
 
+static int compare_name_to_module(const void *name, const void *element)
+{
+    const struct module *module = element;
+    return strcmp(name, module->name);
+}
+
+const struct module *modules_get(const struct module_list *list, const char *name)
+{
+    return bsearch(name, list->items, list->n, sizeof(*list->items), compare_name_to_module);
+}
+
 uint64_t module_bytes(const struct module *module)
 {
-    const struct checkpoint_tensor *const parts[] = {module->weight, module->qzeros, module->scales,
-                                                     module->g_idx, module->bias};
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < ARRAY_LENGTH(parts); i++) {
-        sum += parts[i] ? parts[i]->tensor->size_bytes : 0;
+    for (uint32_t i = 0; i < MODULE_ROLES; i++) {
+        sum += module->tensors[i] ? module->tensors[i]->tensor->size_bytes : 0;
     }
     return sum;
 }

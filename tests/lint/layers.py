@@ -12,7 +12,7 @@ FLOORS = {
     "kernels": ({"ipc/base", "kernels/include"}, {"immintrin.h", "cpuid.h"}),
     "kernels/include": ({"ipc/base"}, set()),
     "daemon/device": ({"ipc", "ipc/base", "kernels/include"}, set()),
-    "daemon/weights": ({"daemon/device", "ipc", "ipc/base", "kernels/include"}, {"jansson.h"}),
+    "daemon/weights": ({"daemon/device", "ipc", "ipc/base", "kernels/include"}, {"jansson.h", "pcre2.h"}),
     "daemon/engine": ({"daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"}, set()),
     "daemon/server": (
         {"daemon/engine", "daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"},
@@ -30,7 +30,7 @@ EXCEPTIONS = {
     ("ipc/codec_body.h", "gemmd.pb-c.h"): "the codec is where generated types stop",
     ("ipc/codec_fields.h", "gemmd.pb-c.h"): "the codec is where generated types stop",
 }
-FOREIGN = re.compile(r"^(zmq|jansson|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
+FOREIGN = re.compile(r"^(zmq|jansson|pcre2|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 SEARCHED = ("", "kernels/include", "client/include")
 
