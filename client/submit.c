@@ -178,7 +178,10 @@ static void push_chunk(struct queue *queue, const struct request_desc *descs, ui
 static int submit_to_lane(struct queue *queue, const struct gemmd_gemm *gemms, size_t n,
                           gemmd_ticket_t *ret_tickets)
 {
-    if (n > queue->n_tickets - queue->n_in_use || n > ring_free(&queue->lane.submit)) {
+    uint32_t n_free;
+    enum ring_result room = ring_room(&queue->lane.submit, &n_free);
+    /* A corrupt ring is not a full one: no waiting helps, and push_chunk() says so. */
+    if (n > queue->n_tickets - queue->n_in_use || (room == RING_OK && n > n_free)) {
         return no_room(queue, n);
     }
     struct request_desc descs[SUBMIT_CHUNK];

@@ -125,12 +125,13 @@ struct gemmd_options {
     const char *socket_dir;
     const char *name;      /* shown to operators; NULL: the program's name */
     enum gemmd_path path;  /* how requests are submitted */
-    uint32_t spin_usec;    /* how long a wait polls before it sleeps; default 20 */
+    uint32_t spin_usec;    /* how long a wait polls at most before it sleeps; default 100. Less
+                              when recent waits were longer than that: polling would not help */
     uint32_t timeout_msec; /* for connecting and for control calls, > 0; default 5000 */
 };
 #define GEMMD_OPTIONS_INIT                                                                         \
     {                                                                                              \
-        sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 20, 5000                        \
+        sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 100, 5000                       \
     }
 
 /* gemmd_open() - connect to the daemon. options: NULL for the defaults.

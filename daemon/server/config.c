@@ -1,4 +1,4 @@
-/* config.c - the option table and the parser of configuration files.
+/* config.c - the option table, values from text, and the rules between options.
  *
  * Every option is a row; a row knows its type, bounds and text, so that adding one is one line
  * here, a field in struct config, and a run of the test that rewrites deploy/gemmd.conf and the man
@@ -6,13 +6,11 @@
 #include "daemon/server/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 #include "ipc/lane.h"
@@ -42,8 +40,9 @@ static const struct config_option options[] = {
         "Threads of the host device; 0: one for each CPU this process may run on."),
     ROW(BOOL, batching, "yes", 0, 1, "",
         "Let requests of different sessions for one weight share a launch."),
-    ROW(COUNT, spin_usec, "20", 0, 1000000, "microseconds",
-        "How long an idle worker polls its lanes before it sleeps."),
+    ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
+        "How long an idle worker polls its lanes at most before it sleeps; it polls less where "
+        "recent pauses were longer than that, and an idle daemon not at all. 0: sleep at once."),
     ROW(COUNT, rows_max, "65536", 1, 1u << 20, "rows", "Largest m of one request."),
     ROW(COUNT, requests_max, "65536", 1, 1u << 20, "requests",
         "Accepted and unfinished requests of one device, over all sessions."),
@@ -93,7 +92,7 @@ const char *config_type_name(enum config_type type)
     return (uint32_t)type < ARRAY_LENGTH(names) ? names[type] : "?";
 }
 
-static const struct config_option *option_find(const char *name)
+const struct config_option *config_find(const char *name)
 {
     for (uint32_t i = 0; i < ARRAY_LENGTH(options); i++) {
         if (strcmp(options[i].name, name) == 0) {
@@ -246,7 +245,7 @@ static int option_set(struct config *config, const struct config_option *option,
 
 int config_set(struct config *config, const char *name, const char *value, struct reason *why)
 {
-    const struct config_option *option = option_find(name);
+    const struct config_option *option = config_find(name);
     if (option == NULL) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", name);
     }
@@ -255,7 +254,7 @@ int config_set(struct config *config, const char *name, const char *value, struc
 
 void config_clear(struct config *config, const char *name)
 {
-    const struct config_option *option = option_find(name);
+    const struct config_option *option = config_find(name);
     GD_ASSERT(option != NULL && option->type == CONFIG_TYPE_LIST);
     list_finish(option_field(config, option));
 }
@@ -281,120 +280,6 @@ void config_finish(struct config *config)
     list_finish(&config->devices);
     list_finish(&config->models);
     list_finish(&config->admin_uids);
-}
-
-/* ---- files -------------------------------------------------------------------------------------
- */
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* Cut blanks off both ends, in place. */
-static char *trim(char *text)
-{
-    while (is_blank(*text)) {
-        text++;
-    }
-    size_t n_bytes = strlen(text);
-    while (n_bytes > 0 && is_blank(text[n_bytes - 1])) {
-        text[--n_bytes] = '\0';
-    }
-    return text;
-}
-
-static int parse_line(struct config *config, char *line, uint32_t i_line,
-                      uint32_t *lines_of_options, struct reason *why)
-{
-    char *key = trim(line);
-    if (key[0] == '\0' || key[0] == '#') {
-        return 0;
-    }
-    char *equals = strchr(key, '=');
-    if (equals == NULL) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "'%.64s' is not KEY = VALUE", key);
-    }
-    *equals = '\0';
-    key = trim(key);
-    const struct config_option *option = option_find(key);
-    if (option == NULL) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", key);
-    }
-    uint32_t *earlier = &lines_of_options[option - options];
-    if (*earlier != 0 && option->type != CONFIG_TYPE_LIST) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s was set in line %u already", key,
-                          *earlier);
-    }
-    *earlier = i_line;
-    return option_set(config, option, trim(equals + 1), why);
-}
-
-int config_parse(struct config *config, const char *file_name, const char *text, size_t n_bytes,
-                 struct reason *why)
-{
-    uint32_t lines_of_options[CONFIG_OPTIONS_MAX] = {0};
-    uint32_t i_line = 0;
-    for (size_t at = 0; at < n_bytes;) {
-        const char *end = memchr(text + at, '\n', n_bytes - at);
-        size_t line_bytes = end != NULL ? (size_t)(end - text) - at : n_bytes - at;
-        CLEAN_FREE char *line = strndup(text + at, line_bytes);
-        if (line == NULL) {
-            return err_raise(-ENOMEM);
-        }
-        i_line++;
-        int r = strlen(line) == line_bytes
-                    ? parse_line(config, line, i_line, lines_of_options, why)
-                    : reason_set(why, STATUS_INVALID_ARGUMENT, "the line has a zero byte in it");
-        if (r > 0) {
-            reason_prefix(why, "%.128s:%u", file_name, i_line);
-        }
-        if (r != 0) {
-            return r;
-        }
-        at += line_bytes + 1;
-    }
-    return 0;
-}
-
-/* Read until the end; the cap keeps /dev/zero from filling memory. */
-static int read_whole(int fd, char *text, size_t size_bytes, size_t *ret_n_bytes)
-{
-    size_t n_bytes = 0;
-    while (n_bytes < size_bytes) {
-        ssize_t n = read(fd, text + n_bytes, size_bytes - n_bytes);
-        if (n < 0 && errno != EINTR) {
-            return err_raise(-errno);
-        }
-        if (n == 0) {
-            break;
-        }
-        n_bytes += n > 0 ? (size_t)n : 0;
-    }
-    *ret_n_bytes = n_bytes;
-    return 0;
-}
-
-int config_load(struct config *config, const char *path, struct reason *why)
-{
-    CLEAN_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s", path, strerror(errno));
-    }
-    CLEAN_FREE char *text = malloc(CONFIG_FILE_BYTES_MAX + 1);
-    if (text == NULL) {
-        return err_raise(-ENOMEM);
-    }
-    size_t n_bytes = 0;
-    int r = read_whole(fd, text, CONFIG_FILE_BYTES_MAX + 1, &n_bytes);
-    if (r < 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s", path, strerror(-r));
-    }
-    if (n_bytes > CONFIG_FILE_BYTES_MAX) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: over %u bytes", path,
-                          CONFIG_FILE_BYTES_MAX);
-    }
-    return config_parse(config, path, text, n_bytes, why);
 }
 
 /* ---- rules -------------------------------------------------------------------------------------

@@ -75,7 +75,9 @@ struct config_option {
     const char *doc;     /* one sentence */
 };
 
+/* config_options() - the table, static. config_find() - the row of that name, or NULL. */
 const struct config_option *config_options(uint32_t *ret_n);
+const struct config_option *config_find(const char *name);
 const char *config_type_name(enum config_type type); /* "number", "size", ...; static */
 
 /* config_init() - all defaults. config_finish() - free the lists; safe on a zeroed config. */
@@ -91,7 +93,8 @@ int config_set(struct config *config, const char *name, const char *value,
 void config_clear(struct config *config, const char *name);
 
 /* config_parse() - the text of a file, on top of what *config holds. The sentence starts with
- * "FILE:LINE: ". Return as config_set(). */
+ * "FILE:LINE: ". Return as config_set(). config_load() - the same from disk; a file that cannot be
+ * read or is over CONFIG_FILE_BYTES_MAX is STATUS_INVALID_ARGUMENT, too. */
 int config_parse(struct config *config, const char *file_name, const char *text, size_t n_bytes,
                  struct reason *why) GD_MUST_CHECK;
 int config_load(struct config *config, const char *path, struct reason *why) GD_MUST_CHECK;

@@ -141,18 +141,14 @@ struct weight {
 static void weight_init(struct weight *weight, uint32_t n, uint32_t k, bool is_huge)
 {
     struct gk_canonical canonical;
-    weight->desc = (struct gk_desc){.n = n,
-                                    .k = k,
-                                    .kind = GK_KIND_INT,
-                                    .bits = 4,
-                                    .group_size = 128,
-                                    .scale_dtype = DTYPE_F16,
-                                    .is_symmetric = true};
+    weight->desc = (struct gk_desc){
+        .n = n, .k = k, .code = GK_CODE_U4, .group_n = 1, .group_k = 128, .scale_dtype = DTYPE_F16};
     if (gk_canonical_alloc(&canonical, &weight->desc) != 0) {
         exit(1);
     }
+    uint8_t *codes = canonical.codes;
     for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
-        canonical.codes[i] = (uint8_t)(i * 2654435761u >> 13 & 15);
+        codes[i] = (uint8_t)(i * 2654435761u >> 13 & 15);
     }
     for (uint64_t i = 0; i < (uint64_t)gk_desc_groups(&weight->desc) * n; i++) {
         ((uint16_t *)canonical.scales)[i] = 0x2000; /* 2^-7 */

@@ -84,8 +84,8 @@ static void test_refusals(void **state)
     problem.layout = NULL;
     expect_refused(&problem, "layout");
     problem = good_problem();
-    problem.desc.bits = 8;
-    expect_refused(&problem, "8-bit");
+    problem.desc.has_zeros = true;
+    expect_refused(&problem, "symmetric 4-bit");
 }
 
 static void test_workspace_and_prediction(void **state)
@@ -119,7 +119,7 @@ static void check_x_codes(const struct gk_kernel *kernel, enum dtype x_dtype, en
     struct gk_desc desc = desc_plain(1, 1, DTYPE_F32, DTYPE_NONE);
     struct gk_canonical canonical;
     assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
-    *(float *)canonical.values = 1.0f;
+    *(float *)canonical.codes = 1.0f;
     struct weight_case weight;
     weight_case_init(&weight, &canonical);
     struct rows_case x, y;
@@ -153,7 +153,7 @@ static void check_w_codes(const struct gk_kernel *kernel, enum dtype w_dtype, en
     struct gk_canonical canonical;
     assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
     for (uint32_t i = 0; i < CODES; i++) {
-        ((uint16_t *)canonical.values)[i] = (uint16_t)i;
+        ((uint16_t *)canonical.codes)[i] = (uint16_t)i;
     }
     struct weight_case weight;
     weight_case_init(&weight, &canonical);
