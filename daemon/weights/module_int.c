@@ -115,9 +115,9 @@ static int check_qzeros(const struct module_draft *draft, struct reason *why)
                    desc->n, n_fields, qzeros->tensor->name);
     }
     int r = module_check_words(qzeros, why);
-    return r != 0 ? r
-                  : module_check_shape(draft, qzeros, gk_desc_groups(desc), desc->n / n_fields,
-                                       why);
+    return r != 0
+               ? r
+               : module_check_shape(draft, qzeros, gk_desc_groups(desc), desc->n / n_fields, why);
 }
 
 /* AWQ: zero points count whenever they are there, as they need no convention. GPTQ: a symmetric

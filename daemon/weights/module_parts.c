@@ -103,7 +103,8 @@ static int refuse_shape(const struct module_draft *draft, const struct checkpoin
     char found[96];
     char expected[96];
     char extent[64];
-    return BAD(why, "tensor '%s' is %s, expected %s (n %u, k %u, a scale for each %s by the settings)",
+    return BAD(why,
+               "tensor '%s' is %s, expected %s (n %u, k %u, a scale for each %s by the settings)",
                at->tensor->name, safetensors_shape(at->tensor, found, sizeof(found)),
                safetensors_shape(right, expected, sizeof(expected)), desc->n, desc->k,
                quant_extent_format(draft->scheme->group_n, draft->scheme->group_k, extent,
@@ -173,8 +174,9 @@ static int infer_extent(struct module_draft *draft, struct reason *why)
     if (are_same_sides(scales->tensor, &one)) {
         return 0;
     }
-    return BAD(why, "tensor '%s' is %s, neither one scale nor one for each of the %u rows, and the "
-                    "settings say nothing of groups",
+    return BAD(why,
+               "tensor '%s' is %s, neither one scale nor one for each of the %u rows, and the "
+               "settings say nothing of groups",
                scales->tensor->name, safetensors_shape(scales->tensor, shape, sizeof(shape)),
                desc->n);
 }

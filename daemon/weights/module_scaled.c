@@ -122,8 +122,7 @@ static int find_global_scale(struct module_draft *draft, bool is_packed, struct 
     }
     double value;
     r = module_check_dtype(module->tensors[MODULE_GLOBAL_SCALE], DTYPE_F32, why);
-    module->desc.column_scale =
-        is_packed ? GK_COLUMN_SCALE_DIVIDES : GK_COLUMN_SCALE_MULTIPLIES;
+    module->desc.column_scale = is_packed ? GK_COLUMN_SCALE_DIVIDES : GK_COLUMN_SCALE_MULTIPLIES;
     return r != 0 ? r : module_read_number(module->tensors[MODULE_GLOBAL_SCALE], &value, why);
 }
 

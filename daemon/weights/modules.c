@@ -85,8 +85,7 @@ static int refuse_family(const struct module_search *search, const struct quant_
 {
     for (uint32_t i = 0; i < ARRAY_LENGTH(families); i++) {
         if (families[i].family == rule->scheme.family) {
-            return BAD(why,
-                       "tensor '%s' is %s, but %s (rule '%.80s') says %s, which is '%s' of %s",
+            return BAD(why, "tensor '%s' is %s, but %s (rule '%.80s') says %s, which is '%s' of %s",
                        at->tensor->name, at->tensor->dtype_text, search->config->place,
                        quant_rule_text(rule), families[i].title, families[i].leaf,
                        dtype_safetensors_name(families[i].dtype));
@@ -294,10 +293,18 @@ static const struct companion {
     const char *leaf;
     bool is_strict;
 } companions[] = {
-    {"scales", true},           {"qzeros", true},          {"g_idx", true},
-    {"weight_scale_inv", true}, {"weight_scale", true},    {"weight_zero_point", true},
-    {"weight_g_idx", true},     {"weight_shape", true},    {"weight_global_scale", true},
-    {"weight_scale_2", true},   {"input_scale", false},    {"input_zero_point", false},
+    {"scales", true},
+    {"qzeros", true},
+    {"g_idx", true},
+    {"weight_scale_inv", true},
+    {"weight_scale", true},
+    {"weight_zero_point", true},
+    {"weight_g_idx", true},
+    {"weight_shape", true},
+    {"weight_global_scale", true},
+    {"weight_scale_2", true},
+    {"input_scale", false},
+    {"input_zero_point", false},
     {"input_global_scale", false},
 };
 

@@ -120,7 +120,7 @@ static int merge_place(struct quant_settings *settings, json_t *sources, const s
     }
     settings->place = settings->place ? settings->place : place->name;
     for (uint32_t i = 0; i < ARRAY_LENGTH(keys); i++) {
-        const json_t *value;
+        const json_t *value = NULL;
         int r = get_any_spelling(place, keys[i], &value, why);
         if (r == 0 && value) {
             r = merge_value(settings, sources, place, keys[i][0], value, why);
