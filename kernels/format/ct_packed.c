@@ -37,6 +37,10 @@ static int check_shape(const struct gk_ct_packed *source, const struct gk_desc *
                           "pack-quantized weights are integers with scales for groups, rows or the "
                           "whole tensor");
     }
+    if (desc->has_zeros && desc->group_n != 1) {
+        return reason_set(why, STATUS_UNSUPPORTED,
+                          "pack-quantized weights with one zero point of a whole tensor");
+    }
     if (source->weight_shape != NULL) {
         int r = check_weight_shape(source->weight_shape, desc, why);
         if (r != 0) {

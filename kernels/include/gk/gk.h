@@ -305,11 +305,13 @@ struct gk_problem {
     uint32_t m;         /* 1..GK_BATCH_ROWS_MAX */
     enum dtype x_dtype; /* F32, F16, BF16; or gk_act_dtype() when the rows come quantised */
     enum dtype y_dtype;
+    uint32_t cuda_arch; /* what the GPU can: 80 for Ampere, 90 for Hopper; 0 on host */
 };
 
 /* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever
  * they are; x_rows[i] points to k elements, y_rows[i] to n, each aligned to its element size only.
- * An output row overlaps no input row and no other output row. */
+ * An output row overlaps no input row and no other output row. On a GPU the tables lie in CPU
+ * memory, and what they and the other pointers point to where the GPU reaches it. */
 struct gk_launch {
     struct gk_problem problem;
     const void *packed;
@@ -318,7 +320,8 @@ struct gk_launch {
                                          to one scale (TOKEN) or ceil(k / GK_ACT_GROUP_K) (GROUP);
                                          else NULL */
     void *const *y_rows;              /* (m) */
-    void *workspace;                  /* gk_kernel.workspace_bytes(problem), 64-byte aligned */
+    void *workspace;                  /* gk_kernel.workspace_bytes(problem), 64-byte aligned (256 on
+                                         a GPU), whatever was left in it */
 };
 
 /* One row of the registry. */
@@ -338,24 +341,36 @@ struct gk_kernel {
      * disjoint memory. The bits of y do not depend on n_parts. */
     void (*prepare)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
     void (*run)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
+
+    /* CUDA kernels have these two instead; both return 0 or a cudaError_t, for the caller to judge.
+     * load(): once a device, with that device current, before any launch: load the code and raise
+     * its limits, so that enqueue() never does. enqueue(): append the launch to a cudaStream_t and
+     * return at once; it allocates nothing, waits for nothing, and passes the row tables by value,
+     * so that they may change as soon as it returns. */
+    int (*load)(void);
+    int (*enqueue)(const struct gk_launch *launch, void *stream);
 };
 
-/* gk_kernels() - the whole registry. */
-const struct gk_kernel *const *gk_kernels(uint32_t *ret_n);
+/* gk_kernels() - the registry's rows for one kind of device, most preferred first; *ret_n is 0
+ * where the build has none. */
+const struct gk_kernel *const *gk_kernels(enum gk_device_kind device_kind, uint32_t *ret_n);
 
-/* gk_select() - the best eligible kernel (static preference). *why tells all reasons in one
- * sentence when none is. 0 or STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
+/* gk_select() - the best eligible kernel (static preference) of the kind of device that the
+ * problem's layout is for. *why tells all reasons in one sentence when none is. 0 or
+ * STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
               struct reason *why) GD_MUST_CHECK;
 
 /* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what
  * a device sizes its scratch by at load. */
-uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout);
+uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout,
+                          uint32_t cuda_arch);
 
-/* gk_host_isa_limit() - for tests and for GEMMD_HOST_ISA: forbid host kernels above "portable",
- * "avx2" or "avx512"; NULL lifts it. 0 or STATUS_INVALID_ARGUMENT. Not thread-safe: before any
- * launch. */
+/* gk_host_isa_limit() - for tests and operators: forbid host kernels above "portable", "avx2" or
+ * "avx512"; NULL lifts it. Not thread-safe: before any launch. gk_host_isa_check() - is it one of
+ * these? Both: 0 or STATUS_INVALID_ARGUMENT. */
 int gk_host_isa_limit(const char *isa, struct reason *why) GD_MUST_CHECK;
+int gk_host_isa_check(const char *isa, struct reason *why) GD_MUST_CHECK;
 
 /* ---- reference ---------------------------------------------------------------------------------
  */

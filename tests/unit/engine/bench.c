@@ -82,7 +82,7 @@ static struct weight *make_weight(struct bench *bench, uint32_t i_weight)
     fill_canonical(&canonical, 17 + i_weight);
     weight->layout->pack(&canonical, weight->packed.base);
     gk_canonical_finish(&canonical);
-    uint64_t scratch_bytes = gk_workspace_max(&weight->desc, weight->layout);
+    uint64_t scratch_bytes = gk_workspace_max(&weight->desc, weight->layout, 0);
     assert_int_equal(bench->device->ops->reserve(bench->device, scratch_bytes, &why), 0);
     return weight;
 }
@@ -206,7 +206,7 @@ bool bench_row_is_right(const struct weight *weight, const struct place *x, cons
         .x_rows = x_rows,
         .y_rows = y_rows,
         .workspace =
-            aligned_alloc(64, gk_workspace_max(&weight->desc, weight->layout) / 64 * 64 + 64),
+            aligned_alloc(64, gk_workspace_max(&weight->desc, weight->layout, 0) / 64 * 64 + 64),
     };
     const struct gk_kernel *kernel;
     struct reason why = REASON_NULL;

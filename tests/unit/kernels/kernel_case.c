@@ -172,7 +172,7 @@ void rows_assert_equal(const struct rows_case *a, const struct rows_case *b)
 const struct gk_kernel *kernel_find(const char *name)
 {
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     for (uint32_t i = 0; i < n_kernels; i++) {
         if (strcmp(kernels[i]->name, name) == 0) {
             return kernels[i];

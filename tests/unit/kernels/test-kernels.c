@@ -77,7 +77,7 @@ static void check(const struct gk_desc *desc, uint32_t m, enum dtype x_dtype, en
         assert_near_reference(&canonical, &x, &y_portable);
     }
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     for (uint32_t i = 0; i < n_kernels; i++) {
         if (kernel_fits(kernels[i], &weight, &x, &y)) {
             kernel_run(kernels[i], &weight, &x, &y, 2);
@@ -175,7 +175,7 @@ static void for_each_kernel(const struct gk_desc *desc, kernel_check run)
     struct weight_case weight;
     weight_case_init(&weight, &canonical);
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     struct gk_problem problem = {
         .desc = *desc, .layout = weight.layout, .m = 1, .x_dtype = DTYPE_F32, .y_dtype = DTYPE_F32};
     for (uint32_t i = 0; i < n_kernels; i++) {
@@ -336,7 +336,7 @@ static void test_integers(void **state)
     struct weight_case weight;
     weight_case_init(&weight, &canonical);
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     struct gk_problem problem = {
         .desc = desc, .layout = weight.layout, .m = 5, .x_dtype = DTYPE_BF16, .y_dtype = DTYPE_F32};
     for (uint32_t i = 0; i < n_kernels; i++) {
@@ -369,7 +369,7 @@ static void check_constant(const struct gk_desc *desc, double scale, bool is_gro
         elem_store(x.rows[i / desc->k], x.dtype, i % desc->k, i % desc->k < first_one ? 0.0 : 1.0);
     }
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     for (uint32_t i = 0; i < n_kernels; i++) {
         if (kernel_fits(kernels[i], &weight, &x, &y)) {
             kernel_run(kernels[i], &weight, &x, &y, 2);
@@ -409,7 +409,7 @@ static void test_t11_group_geometry(void **state)
 int main(void)
 {
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     for (uint32_t i = 0; i < n_kernels; i++) {
         struct gk_desc desc = strstr(kernels[i]->name, "int4") != NULL
                                   ? desc_int4(64, 64, 64, DTYPE_F16, DTYPE_NONE)

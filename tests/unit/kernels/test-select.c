@@ -30,7 +30,7 @@ static void test_first_eligible_row_is_chosen(void **state)
     (void)state;
     struct gk_problem problem = good_problem();
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     const struct gk_kernel *first = NULL, *chosen = NULL;
     for (uint32_t i = n_kernels; i-- > 0;) {
         if (kernels[i]->can_implement(&problem, NULL) == 0) {
@@ -92,7 +92,7 @@ static void test_workspace_and_prediction(void **state)
 {
     (void)state;
     struct gk_problem problem = good_problem();
-    uint64_t most = gk_workspace_max(&problem.desc, problem.layout);
+    uint64_t most = gk_workspace_max(&problem.desc, problem.layout, 0);
     const struct gk_kernel *chosen = NULL;
     double previous = 0;
     for (uint32_t m = 1; m <= GK_BATCH_ROWS_MAX; m++) {
@@ -180,7 +180,7 @@ static void test_every_code(void **state)
     (void)state;
     static const enum dtype halves[] = {DTYPE_F16, DTYPE_BF16};
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     struct gk_desc desc = desc_plain(1, 1, DTYPE_F32, DTYPE_NONE);
     struct gk_problem problem = {.desc = desc,
                                  .layout = gk_layout_for(&desc, GK_DEVICE_HOST),
