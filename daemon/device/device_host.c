@@ -334,5 +334,5 @@ int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_dev
 void device_host_measure(struct device *device)
 {
     struct device_host *host = host_of(device);
-    device->read_gbps = host_roof_gbps(host->pool, device->n_threads, available_bytes());
+    device->read_gbps = host_roof_gbps(host->pool, device->n_threads, region_available_bytes());
 }
