@@ -129,7 +129,7 @@ static int judge_symmetry(struct module_draft *draft, struct reason *why)
     bool is_there = module->tensors[MODULE_ZEROS] != NULL;
     if (!is_there && !draft->scheme->is_symmetric) {
         return BAD(why, "tensor '%s.qzeros' is missing beside '%s', which is not symmetric by %s",
-                   module->name, weight, draft->search->config->place);
+                   module->name, weight, draft->search->rules->place);
     }
     bool is_awq = draft->scheme->family == QUANT_AWQ;
     if (is_awq && draft->scheme->is_symmetric) {
@@ -216,7 +216,7 @@ static int check_ct_zeros(struct module_draft *draft, struct reason *why)
     }
     if (draft->scheme->is_symmetric) {
         return BAD(why, "tensor '%s' is there, and '%s' is symmetric by %s", zeros->tensor->name,
-                   module->tensors[MODULE_WEIGHT]->tensor->name, draft->search->config->place);
+                   module->tensors[MODULE_WEIGHT]->tensor->name, draft->search->rules->place);
     }
     int r = module_check_words(zeros, why);
     uint64_t n_words = num_div_up(gk_desc_scale_columns(&module->desc), n_fields);

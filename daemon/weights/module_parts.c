@@ -19,6 +19,21 @@
 /* ---- tensors beside a weight -------------------------------------------------------------------
  */
 
+int module_split_name(const struct checkpoint_tensor *at, char **ret_prefix, const char **ret_leaf)
+{
+    const char *dot = strrchr(at->tensor->name, '.');
+    if (!dot || dot == at->tensor->name) {
+        return 0;
+    }
+    char *prefix = strndup(at->tensor->name, (size_t)(dot - at->tensor->name));
+    if (!prefix) {
+        return err_raise(-ENOMEM);
+    }
+    *ret_prefix = prefix;
+    *ret_leaf = dot + 1;
+    return 0;
+}
+
 int module_take(struct module_draft *draft, enum module_role role, const char *leaf,
                 struct reason *why)
 {
@@ -297,7 +312,7 @@ static int refuse_act_tensor(const struct module_draft *draft, struct reason *wh
     const struct checkpoint_tensor *at = draft->module.tensors[MODULE_INPUT_SCALE];
     at = at ? at : draft->module.tensors[MODULE_INPUT_ZERO];
     return BAD(why, "tensor '%s' is there, but %s says that activations are %s", at->tensor->name,
-               draft->search->config->place,
+               draft->search->rules->place,
                draft->scheme->act == GK_ACT_FLOAT ? "not quantised" : "dynamic");
 }
 

@@ -3,13 +3,13 @@
  * tensor. Of this folder's module*.c only. */
 #pragma once
 
-#include "daemon/weights/modules.h"
+#include "daemon/weights/module.h"
+#include "daemon/weights/warnings.h"
 
 struct module_search {
     const struct checkpoint *checkpoint;
-    struct quant_config *config;
+    struct quant_rules *rules;
     struct warnings *warnings;
-    struct module_list *list;
 };
 
 /* A module in the making. */
@@ -23,6 +23,11 @@ struct module_draft {
  * is set. module_find_scaled() - INT8, FP8 and the 4-bit floats. Return as modules_find(). */
 int module_find_int(struct module_draft *draft, struct reason *why) GD_MUST_CHECK;
 int module_find_scaled(struct module_draft *draft, struct reason *why) GD_MUST_CHECK;
+
+/* module_split_name() - "P.leaf" into a malloc'd P and leaf; *ret_prefix is left alone for a tensor
+ * without a module. 0 or -ENOMEM. */
+int module_split_name(const struct checkpoint_tensor *at, char **ret_prefix,
+                      const char **ret_leaf) GD_MUST_CHECK;
 
 /* module_take() - P.leaf into that role, if it is there and the role is still free; a second tensor
  * for one role is STATUS_BAD_CHECKPOINT. module_need() - the same, and it has to be there. */

@@ -29,7 +29,7 @@ static int check_int8_zeros(struct module_draft *draft, struct reason *why)
     }
     if (draft->scheme->is_symmetric) {
         return BAD(why, "tensor '%s' is there, and '%s' is symmetric by %s", zeros->tensor->name,
-                   module->tensors[MODULE_WEIGHT]->tensor->name, draft->search->config->place);
+                   module->tensors[MODULE_WEIGHT]->tensor->name, draft->search->rules->place);
     }
     int r = module_check_dtype(zeros, DTYPE_I8, why);
     return r != 0 ? r

@@ -18,45 +18,10 @@
  * weight at all are warned about. README.md of this folder has the tensors of each family. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "daemon/weights/checkpoint.h"
+#include "daemon/weights/module.h"
 #include "daemon/weights/quant_config.h"
 #include "daemon/weights/warnings.h"
-#include "gk/gk.h"
-
-/* What a tensor is to its module, whatever its name. */
-enum module_role {
-    MODULE_WEIGHT,
-    MODULE_SCALES,
-    MODULE_ZEROS,
-    MODULE_G_IDX,
-    MODULE_SHAPE,
-    MODULE_GLOBAL_SCALE,
-    MODULE_INPUT_SCALE,
-    MODULE_INPUT_ZERO,
-    MODULE_BIAS,
-    MODULE_ROLES,
-};
-
-struct module {
-    char *name; /* owned: "model.layers.0.mlp.down_proj" */
-    struct gk_desc desc;
-    enum quant_family family;
-    bool is_v1;                                            /* GPTQ: zero points minus one */
-    const struct checkpoint_tensor *tensors[MODULE_ROLES]; /* NULL when absent */
-    uint32_t *perm;                                        /* owned, (k): with desc.has_perm */
-};
-
-struct module_list {
-    struct module *items; /* owned, sorted by name */
-    uint32_t n;
-    enum dtype act_dtype; /* of the model: config.json's, else that of the first 16-bit scales or
-                             weights by name, else F16 */
-};
-
-#define MODULE_LIST_NULL ((struct module_list){0})
 
 /* modules_find() - points into the checkpoint, which must outlive the list. Of data it reads what a
  * description needs: single numbers (scales of activations) and maps from k to groups. Marks the
@@ -65,10 +30,3 @@ struct module_list {
 int modules_find(const struct checkpoint *checkpoint, struct quant_config *config,
                  struct warnings *warnings, struct module_list *ret_list,
                  struct reason *why) GD_MUST_CHECK;
-void modules_finish(struct module_list *list);
-
-/* modules_get() - by name; NULL when there is none. */
-const struct module *modules_get(const struct module_list *list, const char *name);
-
-/* module_bytes() - what reading it reads. */
-uint64_t module_bytes(const struct module *module);

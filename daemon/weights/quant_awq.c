@@ -59,7 +59,7 @@ static int read_scheme(const struct quant_settings *settings, struct quant_schem
     return r != 0 ? r : read_symmetry(settings, &scheme->is_symmetric, why);
 }
 
-int quant_awq_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_awq_parse(const struct quant_settings *settings, struct quant_rules *rules,
                     GD_UNUSED struct warnings *warnings, struct reason *why)
 {
     struct quant_scheme scheme = {.family = QUANT_AWQ, .group_n = 1};
@@ -68,8 +68,8 @@ int quant_awq_parse(const struct quant_settings *settings, struct quant_config *
         r = read_scheme(settings, &scheme, why);
     }
     if (r == 0) {
-        r = quant_config_add_left_alone(config, settings, "modules_to_not_convert",
-                                        QUANT_PATTERN_PART, why);
+        r = quant_add_left_alone(rules, settings, "modules_to_not_convert", QUANT_PATTERN_PART,
+                                 why);
     }
-    return r != 0 ? r : quant_config_add(config, QUANT_PATTERN_ANY, NULL, &scheme, false, why);
+    return r != 0 ? r : quant_rules_add(rules, QUANT_PATTERN_ANY, NULL, &scheme, false, why);
 }

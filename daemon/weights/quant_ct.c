@@ -296,30 +296,29 @@ static const char *text_of(const char *target)
     return kind_of(target) == QUANT_PATTERN_REGEX ? target + 3 : target;
 }
 
-static int add_targets(struct quant_config *config, const json_t *group,
-                       enum quant_pattern_kind kind, const struct quant_scheme *scheme,
-                       struct reason *why)
+static int add_targets(struct quant_rules *rules, const json_t *group, enum quant_pattern_kind kind,
+                       const struct quant_scheme *scheme, struct reason *why)
 {
     const json_t *targets;
-    int r = quant_get_texts(group, "targets", config->place, &targets, why);
+    int r = quant_get_texts(group, "targets", rules->place, &targets, why);
     for (size_t i = 0; r == 0 && i < json_array_size(targets); i++) {
         const char *target = json_string_value(json_array_get(targets, i));
         if (kind_of(target) == kind) {
-            r = quant_config_add(config, kind, text_of(target), scheme, true, why);
+            r = quant_rules_add(rules, kind, text_of(target), scheme, true, why);
         }
     }
     return r;
 }
 
-static int add_groups(struct quant_config *config, const json_t *groups, const char *format,
+static int add_groups(struct quant_rules *rules, const json_t *groups, const char *format,
                       enum quant_pattern_kind kind, struct reason *why)
 {
     json_t *items = (json_t *)(uintptr_t)groups; /* json_object_iter() only reads */
     for (void *at = json_object_iter(items); at; at = json_object_iter_next(items, at)) {
         struct quant_scheme scheme = {.family = QUANT_NONE};
         const json_t *group = json_object_iter_value(at);
-        int r = read_group(group, config->place, format, &scheme, why);
-        r = r != 0 ? r : add_targets(config, group, kind, &scheme, why);
+        int r = read_group(group, rules->place, format, &scheme, why);
+        r = r != 0 ? r : add_targets(rules, group, kind, &scheme, why);
         if (r > 0) {
             reason_prefix(why, "group '%.60s'", json_object_iter_key(at));
         }
@@ -330,7 +329,7 @@ static int add_groups(struct quant_config *config, const json_t *groups, const c
     return 0;
 }
 
-static int add_ignored(struct quant_config *config, const struct quant_settings *settings,
+static int add_ignored(struct quant_rules *rules, const struct quant_settings *settings,
                        struct reason *why)
 {
     static const struct quant_scheme none = {.family = QUANT_NONE};
@@ -338,7 +337,7 @@ static int add_ignored(struct quant_config *config, const struct quant_settings 
     int r = quant_get_texts(settings->values, "ignore", settings->place, &names, why);
     for (size_t i = 0; r == 0 && i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
-        r = quant_config_add(config, kind_of(name), text_of(name), &none, false, why);
+        r = quant_rules_add(rules, kind_of(name), text_of(name), &none, false, why);
     }
     return r;
 }
@@ -371,7 +370,7 @@ static int check_extras(const struct quant_settings *settings, struct reason *wh
     return r;
 }
 
-int quant_ct_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_ct_parse(const struct quant_settings *settings, struct quant_rules *rules,
                    GD_UNUSED struct warnings *warnings, struct reason *why)
 {
     static const enum quant_pattern_kind order[] = {QUANT_PATTERN_EXACT, QUANT_PATTERN_REGEX,
@@ -389,10 +388,10 @@ int quant_ct_parse(const struct quant_settings *settings, struct quant_config *c
         r = BAD(why, "%s: config_groups is missing", settings->place);
     }
     if (r == 0) {
-        r = add_ignored(config, settings, why);
+        r = add_ignored(rules, settings, why);
     }
     for (uint32_t i = 0; r == 0 && i < ARRAY_LENGTH(order); i++) {
-        r = add_groups(config, groups, format, order[i], why);
+        r = add_groups(rules, groups, format, order[i], why);
     }
     return r;
 }

@@ -74,18 +74,17 @@ static int read_activations(const struct quant_settings *settings, struct quant_
 }
 
 static int add_rules(const struct quant_settings *settings, const struct quant_scheme *scheme,
-                     struct quant_config *config, struct reason *why)
+                     struct quant_rules *rules, struct reason *why)
 {
-    int r =
-        quant_config_add_left_alone(config, settings, "ignored_layers", QUANT_PATTERN_PATH, why);
+    int r = quant_add_left_alone(rules, settings, "ignored_layers", QUANT_PATTERN_PATH, why);
     if (r == 0) {
-        r = quant_config_add_left_alone(config, settings, "modules_to_not_convert",
-                                        QUANT_PATTERN_PATH, why);
+        r = quant_add_left_alone(rules, settings, "modules_to_not_convert", QUANT_PATTERN_PATH,
+                                 why);
     }
-    return r != 0 ? r : quant_config_add(config, QUANT_PATTERN_ANY, NULL, scheme, false, why);
+    return r != 0 ? r : quant_rules_add(rules, QUANT_PATTERN_ANY, NULL, scheme, false, why);
 }
 
-int quant_fp8_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_fp8_parse(const struct quant_settings *settings, struct quant_rules *rules,
                     GD_UNUSED struct warnings *warnings, struct reason *why)
 {
     struct quant_scheme scheme = {.family = QUANT_FP8, .is_symmetric = true};
@@ -100,10 +99,10 @@ int quant_fp8_parse(const struct quant_settings *settings, struct quant_config *
     if (r == 0) {
         r = read_activations(settings, &scheme, why);
     }
-    return r != 0 ? r : add_rules(settings, &scheme, config, why);
+    return r != 0 ? r : add_rules(settings, &scheme, rules, why);
 }
 
-int quant_fbgemm_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_fbgemm_parse(const struct quant_settings *settings, struct quant_rules *rules,
                        struct warnings *warnings, struct reason *why)
 {
     const struct quant_scheme scheme = {.family = QUANT_FP8,
@@ -117,5 +116,5 @@ int quant_fbgemm_parse(const struct quant_settings *settings, struct quant_confi
                      "%s: activation_scale_ub %g is not applied: larger values are scaled, not cut",
                      settings->place, json_number_value(bound));
     }
-    return add_rules(settings, &scheme, config, why);
+    return add_rules(settings, &scheme, rules, why);
 }

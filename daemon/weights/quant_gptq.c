@@ -83,16 +83,16 @@ static int read_base(const struct quant_settings *settings, struct quant_scheme 
     return r != 0 ? r : read_format(settings, scheme, why);
 }
 
-static int add_dynamic(struct quant_config *config, const char *key, const json_t *overrides,
+static int add_dynamic(struct quant_rules *rules, const char *key, const json_t *overrides,
                        const struct quant_scheme *base, struct reason *why)
 {
     struct quant_scheme scheme = *base;
     bool is_left_alone = strncmp(key, "-:", 2) == 0;
     const char *regex = is_left_alone || strncmp(key, "+:", 2) == 0 ? key + 2 : key;
     if (!json_is_object(overrides)) {
-        return BAD(why, "%s: dynamic '%.100s' is not an object", config->place, key);
+        return BAD(why, "%s: dynamic '%.100s' is not an object", rules->place, key);
     }
-    int r = read_keys(overrides, config->place, &scheme, why);
+    int r = read_keys(overrides, rules->place, &scheme, why);
     if (r > 0) {
         reason_prefix(why, "dynamic '%.100s'", key);
     }
@@ -102,10 +102,10 @@ static int add_dynamic(struct quant_config *config, const char *key, const json_
     if (is_left_alone) {
         scheme = (struct quant_scheme){.family = QUANT_NONE};
     }
-    return quant_config_add(config, QUANT_PATTERN_REGEX, regex, &scheme, true, why);
+    return quant_rules_add(rules, QUANT_PATTERN_REGEX, regex, &scheme, true, why);
 }
 
-int quant_gptq_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_gptq_parse(const struct quant_settings *settings, struct quant_rules *rules,
                      GD_UNUSED struct warnings *warnings, struct reason *why)
 {
     struct quant_scheme base = {.family = QUANT_GPTQ, .group_n = 1, .is_symmetric = true};
@@ -118,12 +118,12 @@ int quant_gptq_parse(const struct quant_settings *settings, struct quant_config 
         return r;
     }
     /* json_object_iter() only reads, but is not declared so. */
-    json_t *rules = (json_t *)(uintptr_t)dynamic;
-    for (void *at = json_object_iter(rules); at; at = json_object_iter_next(rules, at)) {
-        r = add_dynamic(config, json_object_iter_key(at), json_object_iter_value(at), &base, why);
+    json_t *items = (json_t *)(uintptr_t)dynamic;
+    for (void *at = json_object_iter(items); at; at = json_object_iter_next(items, at)) {
+        r = add_dynamic(rules, json_object_iter_key(at), json_object_iter_value(at), &base, why);
         if (r != 0) {
             return r;
         }
     }
-    return quant_config_add(config, QUANT_PATTERN_ANY, NULL, &base, false, why);
+    return quant_rules_add(rules, QUANT_PATTERN_ANY, NULL, &base, false, why);
 }

@@ -2,35 +2,29 @@
  * quant_*.c only. */
 #pragma once
 
-#include "daemon/weights/quant_config.h"
+#include "daemon/weights/quant_rules.h"
 #include "daemon/weights/quant_settings.h"
 
 /* Each returns 0, STATUS_BAD_CHECKPOINT, STATUS_UNSUPPORTED or -ENOMEM, and appends to
- * config->rules. */
-int quant_gptq_parse(const struct quant_settings *settings, struct quant_config *config,
+ * rules. */
+int quant_gptq_parse(const struct quant_settings *settings, struct quant_rules *rules,
                      struct warnings *warnings, struct reason *why) GD_MUST_CHECK;
-int quant_awq_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_awq_parse(const struct quant_settings *settings, struct quant_rules *rules,
                     struct warnings *warnings, struct reason *why) GD_MUST_CHECK;
-int quant_ct_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_ct_parse(const struct quant_settings *settings, struct quant_rules *rules,
                    struct warnings *warnings, struct reason *why) GD_MUST_CHECK;
-int quant_fp8_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_fp8_parse(const struct quant_settings *settings, struct quant_rules *rules,
                     struct warnings *warnings, struct reason *why) GD_MUST_CHECK;
-int quant_fbgemm_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_fbgemm_parse(const struct quant_settings *settings, struct quant_rules *rules,
                        struct warnings *warnings, struct reason *why) GD_MUST_CHECK;
-int quant_modelopt_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_modelopt_parse(const struct quant_settings *settings, struct quant_rules *rules,
                          struct warnings *warnings, struct reason *why) GD_MUST_CHECK;
 
-/* quant_config_add() - append a rule; `text` may be NULL for QUANT_PATTERN_ANY. Return as
- * quant_pattern_init(). */
-int quant_config_add(struct quant_config *config, enum quant_pattern_kind kind, const char *text,
-                     const struct quant_scheme *scheme, bool is_told_if_unused,
-                     struct reason *why) GD_MUST_CHECK;
-
-/* quant_config_add_left_alone() - a rule for each entry of a list (NULL: none) of modules that are
+/* quant_add_left_alone() - a rule for each entry of a list (NULL: none) of modules that are
  * not quantised. */
-int quant_config_add_left_alone(struct quant_config *config, const struct quant_settings *settings,
-                                const char *key, enum quant_pattern_kind kind,
-                                struct reason *why) GD_MUST_CHECK;
+int quant_add_left_alone(struct quant_rules *rules, const struct quant_settings *settings,
+                         const char *key, enum quant_pattern_kind kind,
+                         struct reason *why) GD_MUST_CHECK;
 
 /* quant_group_extent() - a group_size of the settings as the extent of a scale along k; `key` and
  * `place` for the refusal. -1: all of k. */

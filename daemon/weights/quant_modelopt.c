@@ -60,7 +60,7 @@ static int read_algorithm(const json_t *object, const char *place, struct quant_
     return UNSUPPORTED(why, "%s: quant_algo '%.60s' is not served; " KNOWN, place, name);
 }
 
-static int add_layers(const struct quant_settings *settings, struct quant_config *config,
+static int add_layers(const struct quant_settings *settings, struct quant_rules *rules,
                       struct reason *why)
 {
     const json_t *layers;
@@ -78,12 +78,12 @@ static int add_layers(const struct quant_settings *settings, struct quant_config
         if (r > 0) {
             reason_prefix(why, "quantized_layers '%.100s'", name);
         }
-        r = r != 0 ? r : quant_config_add(config, QUANT_PATTERN_EXACT, name, &scheme, true, why);
+        r = r != 0 ? r : quant_rules_add(rules, QUANT_PATTERN_EXACT, name, &scheme, true, why);
     }
     return r;
 }
 
-static int add_excluded(const struct quant_settings *settings, struct quant_config *config,
+static int add_excluded(const struct quant_settings *settings, struct quant_rules *rules,
                         struct reason *why)
 {
     static const struct quant_scheme none = {.family = QUANT_NONE};
@@ -93,23 +93,23 @@ static int add_excluded(const struct quant_settings *settings, struct quant_conf
         const char *name = json_string_value(json_array_get(names, i));
         enum quant_pattern_kind kind =
             strpbrk(name, "*?[") ? QUANT_PATTERN_WILDCARD : QUANT_PATTERN_PATH;
-        r = quant_config_add(config, kind, name, &none, false, why);
+        r = quant_rules_add(rules, kind, name, &none, false, why);
     }
     return r;
 }
 
-int quant_modelopt_parse(const struct quant_settings *settings, struct quant_config *config,
+int quant_modelopt_parse(const struct quant_settings *settings, struct quant_rules *rules,
                          GD_UNUSED struct warnings *warnings, struct reason *why)
 {
     struct quant_scheme scheme;
     const char *algorithm = json_string_value(quant_get(settings->values, "quant_algo"));
-    int r = add_excluded(settings, config, why);
+    int r = add_excluded(settings, rules, why);
     if (r != 0) {
         return r;
     }
     if (algorithm && strcmp(algorithm, "MIXED_PRECISION") == 0) {
-        return add_layers(settings, config, why);
+        return add_layers(settings, rules, why);
     }
     r = read_algorithm(settings->values, settings->place, &scheme, why);
-    return r != 0 ? r : quant_config_add(config, QUANT_PATTERN_ANY, NULL, &scheme, false, why);
+    return r != 0 ? r : quant_rules_add(rules, QUANT_PATTERN_ANY, NULL, &scheme, false, why);
 }

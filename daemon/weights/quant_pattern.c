@@ -76,7 +76,7 @@ static char *regex_of_wildcard(const char *wildcard)
     while (*wildcard != '\0') {
         wildcard = put_one(wildcard, &out);
     }
-    (void)strcpy(out, "\\z");
+    (void)stpcpy(out, "\\z");
     return regex;
 }
 

@@ -45,7 +45,7 @@ static void ask_about_modules(struct quant_config *config)
     for (size_t i = 0; i < ARRAY_LENGTH(modules); i++) {
         const struct quant_rule *rule;
         struct reason why = REASON_NULL;
-        int r = quant_config_find(config, modules[i], &rule, &why);
+        int r = quant_rules_find(&config->rules, modules[i], &rule, &why);
         GD_ASSERT(r == why.status);
         if (r == 0 && rule) {
             GD_ASSERT(rule->is_used);
@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         GD_ASSERT(r == why.status && why.text[0] != '\0');
     } else {
         ask_about_modules(&config);
-        quant_config_tell_unused(&config, &warnings);
+        quant_rules_tell_unused(&config.rules, &warnings);
         quant_config_finish(&config);
     }
     warnings_finish(&warnings);

@@ -1,5 +1,5 @@
-/* Which tensors make a layer, and which do not go together. Cases T11 (a, f, g), T35, T40 as far as
- * the formats go. */
+/* Which tensors make a layer, and which do not go together. Cases T11 (a, f, g), T35, T38, T39 (a),
+ * T40. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -32,6 +32,18 @@ static struct fixture f;
 #define CT(format, weights, more)                                                                  \
     "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"" format       \
     "\",\"config_groups\":{\"g\":{\"targets\":[\"Linear\"],\"weights\":{" weights "}" more "}}}}"
+
+#define FP8(rest)                                                                                  \
+    "{\"quantization_config\":{\"quant_method\":\"fp8\",\"activation_scheme\":\"" rest "\"}}"
+#define FP8_STATIC  FP8("static")
+#define FP8_DYNAMIC FP8("dynamic")
+#define MODELOPT(algorithm)                                                                        \
+    "{\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"" algorithm "\"}}"
+#define LEFT_ALONE GPTQ("\"group_size\":32,\"dynamic\":{\"-:p\":{}}")
+#define NAMED                                                                                      \
+    "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":"                \
+    "\"pack-quantized\",\"config_groups\":{\"g\":{\"targets\":[\"q\"],\"weights\":"                \
+    "{\"num_bits\":4,\"group_size\":32}}}}}"
 
 static const char g32[] = GPTQ("\"group_size\":32");
 
@@ -141,14 +153,66 @@ static const struct refusal refusals[] = {
     {QWEIGHT QZEROS SCALES "p.bias F16 63;", g32, BAD, "'p.bias' is [63], expected [64]"},
     {QWEIGHT QZEROS SCALES "p.bias I8 64;", g32, STATUS_UNSUPPORTED, "'p.bias' is I8"},
     {QWEIGHT QZEROS SCALES "p.weight F16 64x384;", g32, BAD, "both 'p.qweight' and 'p.weight'"},
-    {"p.weight F8_E4M3 64x64;", NULL, STATUS_UNSUPPORTED, "'p.weight' is F8_E4M3; known:"},
-    {"p.weight I8 64x64;", NULL, STATUS_UNSUPPORTED, "'p.weight' is I8"},
+    {"p.weight F8_E4M3 64x64;", NULL, BAD, "'p.weight' (F8_E4M3) is quantised, and neither"},
+    {"p.weight I8 64x64;", NULL, BAD, "'p.weight' (I8) is quantised, and neither"},
+    {"p.weight I16 64x64;", NULL, STATUS_UNSUPPORTED, "'p.weight' is I16; known: F32, F16"},
     {"p.weight F16 64x0;", NULL, BAD, "a weight without elements"},
     {"p.weight F16 64x32; p.bias F16 32;", NULL, BAD, "'p.bias' is [32]"},
     {"p.weight BF16 64x64; p.weight_scale F32 64;", NULL, BAD,
      "'p.weight_scale' belongs to a quantised weight, and 'p.weight' is BF16"},
     {"p.weight F16 64x64; p.scales F16 1x64;", g32, BAD, "'p.scales' belongs"},
-    {"p.weight_packed I32 64x8;", NULL, STATUS_UNSUPPORTED, "'p.weight_packed'"},
+    {"p.weight_packed I32 64x8;", NULL, BAD, "'p.weight_packed' (I32) is quantised"},
+    /* tensors against settings */
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1;", g32, BAD,
+     "'p.weight' is F8_E4M3, but config.json quantization_config (rule 'every module') says GPTQ"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x1;",
+     CT("int-quantized", "\"num_bits\":8,\"strategy\":\"channel\"", ""), BAD,
+     "(rule 'Linear') says INT8, which is 'weight' of I8"},
+    {QWEIGHT QZEROS SCALES, LEFT_ALONE, BAD,
+     "'p.qweight' (I32) is quantised, but config.json quantization_config (rule 'p') says that it"},
+    {QWEIGHT QZEROS SCALES, NAMED, BAD, "'p.qweight' (I32) is quantised, and no rule of the"},
+    {"q.weight F16 64x64;", NAMED, BAD,
+     "'q.weight' is F16, but config.json quantization_config (rule 'q') says that it is quantised"},
+    {QWEIGHT SCALES, GPTQ("\"group_size\":32,\"sym\":false"), BAD,
+     "'p.qzeros' is missing beside 'p.qweight', which is not symmetric by config.json"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2; p.weight_zero_point I32 8x2;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_zero_point' is there, and 'p.weight_packed' is symmetric by"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32,\"symmetric\":false", ""), BAD,
+     "'p.weight_zero_point' is missing beside"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x1;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_scale' is [64, 1], expected [64, 2] (n 64, k 64, a scale for each group of 32 by"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2; p.weight_shape I64 3;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_shape' is [3], expected [2]"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2; p.weight_shape I64 2;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_shape' says [0, 0], and 'p.weight_packed' is [64, 8] with 8 values a word"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1;", FP8_STATIC, BAD,
+     "'p.input_scale' is missing beside 'p.weight'"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.input_scale F32 1;", FP8_STATIC, BAD,
+     "'p.input_scale' is 0; it must be positive and finite"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.input_scale F32 2;", FP8_STATIC, BAD,
+     "'p.input_scale' is [2], expected one number"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.input_scale F32 1;", FP8_DYNAMIC, BAD,
+     "'p.input_scale' is there, but config.json quantization_config says that activations are "
+     "dynamic"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.weight_scale_inv F32 1;", FP8_DYNAMIC, BAD,
+     "both 'p.weight_scale_inv' and 'p.weight_scale' are there"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.weight_zero_point I8 1;", FP8_DYNAMIC, BAD,
+     "'p.weight_zero_point' belongs to a quantised weight of another kind"},
+    {"p.weight F16 64x64; p.input_scale F32 1;", FP8_DYNAMIC, BAD,
+     "'p.input_scale' belongs to a quantised weight, and 'p.weight' is F16"},
+    {"e.embed.weight F16 64x64; e.embed.weight_scale F32 1; p.weight F16 8x8;", NULL, BAD,
+     "'e.embed.weight_scale' belongs to a quantised weight, and 'e.embed.weight' is F16"},
+    {"p.weight U8 64x32; p.weight_scale F8_E4M3 64x4;", MODELOPT("NVFP4"), BAD,
+     "'p.weight_scale_2' is missing beside 'p.weight'"},
+    {"p.weight U8 64x32; p.weight_scale F32 64x4; p.weight_scale_2 F32 1;", MODELOPT("NVFP4"),
+     STATUS_UNSUPPORTED, "'p.weight_scale' is F32; known: F8_E4M3"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 64x2;", MODELOPT("MXFP8"), STATUS_UNSUPPORTED,
+     "'p.weight_scale' is F32; known: F8_E8M0, U8"},
 };
 
 static void test_refusals(void **state)
@@ -238,6 +302,46 @@ static void test_act_dtype(void **state)
     assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
 }
 
+/* A class is no name: floats are served as they are. */
+static void test_plain_beside_a_class(void **state)
+{
+    (void)state;
+    assert_int_equal(find_in("p.weight F16 8x8; q.weight I8 8x8; q.weight_scale F32 8x1;",
+                             CT("int-quantized", "\"num_bits\":8,\"strategy\":\"channel\"", "")),
+                     0);
+    assert_int_equal(f.modules.n, 2);
+    assert_int_equal(f.modules.items[0].family, QUANT_NONE);
+    assert_int_equal(f.modules.items[1].family, QUANT_INT8);
+    assert_int_equal(f.warnings.n, 1);
+    assert_non_null(strstr(f.warnings.items[0], "'p.weight' is F16 and served so, though"));
+    assert_int_equal(find_in("p.weight F16 8x8;", g32), 0);
+    assert_int_equal(f.warnings.n, 0);
+}
+
+/* T38 through tensors: groups and bits by module, and one that is left alone. */
+static void test_dynamic_rules(void **state)
+{
+    (void)state;
+    static const char config[] =
+        GPTQ("\"group_size\":32,\"dynamic\":{\"+:.*layers\\\\.0\\\\..*\":{\"group_size\":64},"
+             "\"-:.*layers\\\\.1\\\\..*\":{},\".*layers\\\\.2\\\\..*\":{\"bits\":8},\"no\":{}}");
+    assert_int_equal(find_in("l.layers.0.down.qweight I32 16x8; l.layers.0.down.scales F16 2x8;"
+                             "l.layers.1.down.weight F16 8x16;"
+                             "l.layers.2.down.qweight I32 32x8; l.layers.2.down.scales F16 4x8;"
+                             "lm_head.qweight I32 16x8; lm_head.scales F16 4x8;",
+                             config),
+                     0);
+    assert_int_equal(f.modules.n, 4);
+    assert_int_equal(f.modules.items[0].desc.group_k, 64);
+    assert_int_equal(f.modules.items[1].desc.code, GK_CODE_F16);
+    assert_int_equal(f.modules.items[2].desc.code, GK_CODE_U8);
+    assert_int_equal(f.modules.items[2].desc.k, 128);
+    assert_string_equal(f.modules.items[3].name, "lm_head");
+    assert_int_equal(f.modules.items[3].desc.group_k, 32);
+    assert_int_equal(f.warnings.n, 1);
+    assert_non_null(strstr(f.warnings.items[0], "the rule 'no' applies to no module"));
+}
+
 static void test_orphans_are_warned_about(void **state)
 {
     (void)state;
@@ -293,6 +397,8 @@ int main(void)
         CASE(test_plain_layers),
         CASE(test_look_up_tables),
         CASE(test_act_dtype),
+        CASE(test_plain_beside_a_class),
+        CASE(test_dynamic_rules),
         CASE(test_orphans_are_warned_about),
         CASE(test_unknown_dtype),
         CASE(test_convolution_is_warned_about),

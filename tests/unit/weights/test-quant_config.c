@@ -263,7 +263,7 @@ static void test_schemes(void **state)
         assert_int_equal(config_parse_texts(schemes[i].config, NULL, schemes[i].hf_quant_config,
                                             NULL, &config, &why),
                          0);
-        assert_int_equal(quant_config_find(&config, schemes[i].module, &rule, &why), 0);
+        assert_int_equal(quant_rules_find(&config.rules, schemes[i].module, &rule, &why), 0);
         if (!rule || !is_same_scheme(&rule->scheme, &schemes[i].scheme)) {
             fail_msg("case %zu, module '%s'", i, schemes[i].module);
         }
@@ -277,9 +277,9 @@ static void test_nothing_said(void **state)
     struct quant_config config;
     const struct quant_rule *rule;
     assert_int_equal(config_parse_texts(NULL, NULL, NULL, NULL, &config, NULL), 0);
-    assert_int_equal(config.n_rules, 0);
-    assert_string_equal(config.place, "");
-    assert_int_equal(quant_config_find(&config, "p", &rule, NULL), 0);
+    assert_int_equal(config.rules.n, 0);
+    assert_string_equal(config.rules.place, "");
+    assert_int_equal(quant_rules_find(&config.rules, "p", &rule, NULL), 0);
     assert_null(rule);
 }
 
@@ -291,7 +291,7 @@ static void test_two_places(void **state)
     assert_int_equal(
         config_parse_texts(GPTQ("\"bits\":4"), "{\"group_size\":32}", NULL, NULL, &config, NULL),
         0);
-    assert_int_equal(config.rules[0].scheme.group_k, 32);
+    assert_int_equal(config.rules.items[0].scheme.group_k, 32);
     quant_config_finish(&config);
 }
 
@@ -304,9 +304,9 @@ static void test_unused_rules_are_told(void **state)
     static const char *const modules[] = {"l.layers.0.down_proj", "l.layers.1.x", "l.layers.2.x"};
     assert_int_equal(config_parse_texts(DYNAMIC, NULL, NULL, &warnings, &config, NULL), 0);
     for (size_t i = 0; i < ARRAY_LENGTH(modules); i++) {
-        assert_int_equal(quant_config_find(&config, modules[i], &rule, NULL), 0);
+        assert_int_equal(quant_rules_find(&config.rules, modules[i], &rule, NULL), 0);
     }
-    quant_config_tell_unused(&config, &warnings);
+    quant_rules_tell_unused(&config.rules, &warnings);
     assert_int_equal(warnings.n, 2);
     assert_non_null(strstr(warnings.items[0], "down_proj' applies to no module")); /* comes 2nd */
     assert_string_equal(warnings.items[1], "config.json quantization_config: the rule 'nothing' "

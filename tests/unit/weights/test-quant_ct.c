@@ -169,7 +169,7 @@ static void test_schemes(void **state)
         if (r != 0) {
             fail_msg("case %zu: %s", i, why.text);
         }
-        assert_int_equal(quant_config_find(&config, "p", &rule, &why), 0);
+        assert_int_equal(quant_rules_find(&config.rules, "p", &rule, &why), 0);
         if (!rule || !is_same_scheme(&rule->scheme, &schemes[i].scheme)) {
             fail_msg("case %zu", i);
         }
@@ -204,12 +204,12 @@ static void test_order_of_targets(void **state)
     const struct quant_rule *rule;
     assert_int_equal(config_parse_texts(SEVERAL, NULL, NULL, &warnings, &config, NULL), 0);
     for (size_t i = 0; i < ARRAY_LENGTH(modules); i++) {
-        assert_int_equal(quant_config_find(&config, modules[i].module, &rule, NULL), 0);
+        assert_int_equal(quant_rules_find(&config.rules, modules[i].module, &rule, NULL), 0);
         if (!rule || rule->scheme.family != modules[i].family) {
             fail_msg("module '%s'", modules[i].module);
         }
     }
-    quant_config_tell_unused(&config, &warnings);
+    quant_rules_tell_unused(&config.rules, &warnings);
     assert_int_equal(warnings.n, 1);
     assert_non_null(strstr(warnings.items[0], "the rule 'Moon' applies to no module"));
     warnings_finish(&warnings);
