@@ -1,7 +1,7 @@
-/* codec.h - protobuf bytes <-> the plain structs of msg.h. codec.c is the only file that sees
- * generated types.
+/* codec.h - protobuf bytes <-> the plain structs of msg.h. Requests are
+ * in codec_request.c, replies in codec_reply.c; no file but codec*.[ch] sees generated types.
  *
- * Decoding runs in a bounded arena (CODEC_ARENA_BYTES): empty sub-messages and unknown fields
+ * Decoding runs in a bounded arena (CODEC_*_ARENA_BYTES): empty sub-messages and unknown fields
  * amplify 76-fold in protobuf-c, so size on the wire alone is no bound. Enums and lengths are
  * checked here; what a verb means by its fields is checked by its handler. Any thread. */
 #pragma once

@@ -30,6 +30,7 @@
 
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "ipc/base/num.h"
 
 static_assert(sizeof(struct lane_shared) <= LANE_HEADER_BYTES, "the header is one page");
 static_assert(sizeof(_Atomic uint32_t) == 4, "a futex word is 4 bytes");
@@ -59,7 +60,7 @@ static uint64_t now_nsec(void)
     return (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t lane_bytes(uint32_t n_entries)
+uint64_t lane_bytes(uint32_t n_entries)
 {
     return LANE_HEADER_BYTES +
            (uint64_t)n_entries * (sizeof(struct request_desc) + sizeof(struct request_result));
@@ -208,20 +209,16 @@ static bool has_completion(const struct lane *lane, uint32_t *ret_tail)
     return *ret_tail != atomic_load_explicit(&lane->shared->complete_head, memory_order_acquire);
 }
 
-static bool spin_for_completion(const struct lane *lane, uint32_t spin_usec)
+static bool spin_for_completion(struct lane *lane, uint32_t spin_usec)
 {
     uint32_t tail;
-    uint64_t end = now_nsec() + spin_usec * 1000ull;
-    do {
-        for (int i = 0; i < 64; i++) {
-            if (has_completion(lane, &tail)) {
-                return true;
-            }
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
+    struct spin_wait wait = spin_begin(&lane->spin, spin_usec);
+    while (spin_again(&wait)) {
+        if (has_completion(lane, &tail)) {
+            spin_hit(&wait);
+            return true;
         }
-    } while (now_nsec() < end);
+    }
     return false;
 }
 
@@ -251,8 +248,7 @@ int lane_wait_completion(struct lane *lane, uint32_t spin_usec, uint64_t timeout
         return 0;
     }
     uint64_t start = now_nsec();
-    if (spin_usec > 0 &&
-        spin_for_completion(lane, spin_usec < timeout_usec ? spin_usec : (uint32_t)timeout_usec)) {
+    if (spin_for_completion(lane, (uint32_t)num_min(spin_usec, timeout_usec))) {
         return 0;
     }
     /* A century is for ever, and its nanoseconds fit. */
@@ -281,9 +277,11 @@ enum ring_result lane_complete(struct lane *lane, const struct request_result *r
     return RING_OK;
 }
 
-bool lane_can_take(const struct lane *lane, uint32_t n_in_flight)
+enum ring_result lane_room(const struct lane *lane, uint32_t n_in_flight)
 {
-    return ring_free(&lane->complete) > n_in_flight;
+    uint32_t n_free;
+    enum ring_result result = ring_room(&lane->complete, &n_free);
+    return result == RING_OK && n_free <= n_in_flight ? RING_FULL : result;
 }
 
 bool lane_sleep_begin(struct lane *lane)

@@ -26,6 +26,7 @@
 #include "ipc/request.h"
 #include "ipc/ring.h"
 #include "ipc/shm.h"
+#include "ipc/spin.h"
 
 #define LANE_MAGIC        0x454e414cu /* "LANE" */
 #define LANE_VERSION      1u
@@ -53,14 +54,18 @@ struct lane {
     struct lane_shared *shared;
     struct ring submit;
     struct ring complete;
+    struct spin spin; /* of lane_wait_completion() */
     uint32_t n_entries;
     uint32_t device_index;
 };
 
 #define LANE_NULL ((struct lane){.region = REGION_NULL, .doorbell_fd = -1})
 
+/* lane_bytes() - the memory of a lane of that many entries. */
+uint64_t lane_bytes(uint32_t n_entries);
+
 /* lane_create() - daemon side: make region and doorbell. n_entries: a power of two between
- * LANE_ENTRIES_MIN and LANE_ENTRIES_MAX. Return: 0 or negative errno. */
+ * LANE_ENTRIES_MIN and LANE_ENTRIES_MAX. Return: 0 or negative errno, as region_create(). */
 int lane_create(struct lane *lane, uint32_t n_entries, uint32_t device_index) GD_MUST_CHECK;
 
 /* lane_attach() - client side: take over both fds (closed on failure too) and check header and
@@ -77,17 +82,19 @@ enum ring_result lane_submit(struct lane *lane, const struct request_desc *desc)
 int lane_submit_many(struct lane *lane, const struct request_desc *descs, uint32_t n) GD_MUST_CHECK;
 
 /* lane_wait_completion() - sleep until the completion ring is not empty or timeout_usec has passed.
- * Spins for spin_usec first. Return: 0 when there is something, -ETIMEDOUT otherwise. May be called
- * by several threads at once; popping is serialised by the caller. */
+ * Polls for spin_usec first at most, by the rules of spin.h. Return: 0 when there is something,
+ * -ETIMEDOUT otherwise. May be called by several threads at once; popping is serialised by the
+ * caller. */
 int lane_wait_completion(struct lane *lane, uint32_t spin_usec,
                          uint64_t timeout_usec) GD_MUST_CHECK;
 
 /* Worker side. lane_complete() pushes one result and wakes waiters.
- * lane_can_take(): a further request may be popped, since a completion entry is free for it.
+ * lane_room(): RING_OK while a further request may be popped, since a completion entry is free for
+ * it; RING_FULL while none is; RING_CORRUPT when the client's index is impossible.
  * lane_sleep_begin(): publish that the worker will sleep; true if the submit ring is still empty.
  * lane_sleep_end(): the worker is awake again; also empties the doorbell. */
 enum ring_result lane_complete(struct lane *lane,
                                const struct request_result *result) GD_MUST_CHECK;
-bool lane_can_take(const struct lane *lane, uint32_t n_in_flight);
+enum ring_result lane_room(const struct lane *lane, uint32_t n_in_flight) GD_MUST_CHECK;
 bool lane_sleep_begin(struct lane *lane);
 void lane_sleep_end(struct lane *lane);

@@ -1,5 +1,6 @@
-/* msg.h - control messages as plain structs. Generated protobuf types stop at codec.c; everybody
- * else sees these. Fixed-size strings are NUL-terminated; a longer one on the wire is refused. */
+/* msg.h - control messages as plain structs. Generated protobuf types stop at codec*.[ch];
+ * everybody else sees these. Fixed-size strings are NUL-terminated; a longer one on the wire is
+ * refused. */
 #pragma once
 
 #include <stdint.h>
@@ -124,8 +125,8 @@ struct msg_choice {
     char kernel[MSG_WORD_BYTES];
     char tile[MSG_WORD_BYTES];
     double predicted_usec;
-    double measured_usec;
-    double floor_usec;
+    double measured_usec;          /* 0: not known */
+    double floor_usec;             /* 0: not known */
     struct msg_declined *declined; /* owned */
     uint32_t n_declined;
 };

@@ -44,10 +44,11 @@ enum ring_result ring_push(struct ring *ring, const void *entry)
     return RING_OK;
 }
 
-uint32_t ring_free(const struct ring *ring)
+enum ring_result ring_room(const struct ring *ring, uint32_t *ret_n_free)
 {
     uint32_t fill = ring->own - atomic_load_explicit(ring->head, memory_order_acquire);
-    return fill > ring->n_entries ? 0 : ring->n_entries - fill;
+    *ret_n_free = fill > ring->n_entries ? 0 : ring->n_entries - fill;
+    return fill > ring->n_entries ? RING_CORRUPT : RING_OK;
 }
 
 enum ring_result ring_pop(struct ring *ring, void *ret_entry)

@@ -36,9 +36,8 @@ void ring_init(struct ring *ring, _Atomic uint32_t *tail, _Atomic uint32_t *head
 
 /* Producer: copy one entry in and publish it (release). */
 enum ring_result ring_push(struct ring *ring, const void *entry) GD_MUST_CHECK;
-/* Producer: entries that are free now, 0..n_entries; 0 as well when the peer's index is impossible.
- */
-uint32_t ring_free(const struct ring *ring);
+/* Producer: entries that are free now, 0..n_entries. RING_OK or RING_CORRUPT (and then 0). */
+enum ring_result ring_room(const struct ring *ring, uint32_t *ret_n_free) GD_MUST_CHECK;
 
 /* Consumer: copy the oldest entry out (acquire) and give its place back. */
 enum ring_result ring_pop(struct ring *ring, void *ret_entry) GD_MUST_CHECK;

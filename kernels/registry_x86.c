@@ -2,13 +2,14 @@
  * first eligible one. */
 #include "ipc/base/num.h"
 #include "kernels/host/rows.h"
+#include "kernels/registry.h"
 
 static const struct gk_kernel *const kernels[] = {
     &avx512_int4_gemm_group, &avx512_plain_gemm,        &avx2_int4_gemm_group,
     &avx2_plain_gemm,        &portable_int4_gemm_group, &portable_plain_gemm,
 };
 
-const struct gk_kernel *const *gk_kernels(uint32_t *ret_n)
+const struct gk_kernel *const *host_kernels(uint32_t *ret_n)
 {
     *ret_n = ARRAY_LENGTH(kernels);
     return kernels;

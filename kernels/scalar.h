@@ -5,16 +5,23 @@
 #include <string.h>
 
 #include "ipc/base/dtype.h"
+#include "ipc/base/f8.h"
 #include "ipc/base/half.h"
 
-/* scalar_load() - element `index` of an array of F32, F16 or BF16, exactly. The array may be
- * unaligned. */
+/* scalar_load() - element `index` of an array of F32, F16, BF16, F8_E4M3 or F8_E8M0, exactly. The
+ * array may be unaligned. */
 static inline float scalar_load(const void *array, enum dtype dtype, uint64_t index)
 {
     if (dtype == DTYPE_F32) {
         float value;
         memcpy(&value, (const char *)array + index * sizeof(value), sizeof(value));
         return value;
+    }
+    if (dtype == DTYPE_F8_E4M3) {
+        return e4m3_to_f32(((const uint8_t *)array)[index]);
+    }
+    if (dtype == DTYPE_F8_E8M0) {
+        return e8m0_to_f32(((const uint8_t *)array)[index]);
     }
     uint16_t bits;
     memcpy(&bits, (const char *)array + index * sizeof(bits), sizeof(bits));

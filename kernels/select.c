@@ -1,5 +1,6 @@
 /* select.c - which kernel a problem gets: the first of the registry that is eligible. The order is
- * static: all host kernels give the same bits, so it is a matter of speed only, wider first. */
+ * static: all kernels for a kind of device give the same bits for a format unless NUMERICS.md says
+ * otherwise, so it is a matter of speed only. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,12 +8,17 @@
 #include "gk/gk.h"
 #include "ipc/base/num.h"
 
+static const struct gk_kernel *const *candidates(const struct gk_layout *layout, uint32_t *ret_n)
+{
+    return gk_kernels(layout != NULL ? layout->device_kind : GK_DEVICE_HOST, ret_n);
+}
+
 /* Gather every kernel's reason; a sentence that several give is told once. */
 static int explain(const struct gk_problem *problem, struct reason *why)
 {
     char text[REASON_TEXT_BYTES] = "";
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = candidates(problem->layout, &n_kernels);
     for (uint32_t i = 0; i < n_kernels; i++) {
         struct reason one = REASON_NULL;
         (void)kernels[i]->can_implement(problem, &one);
@@ -23,14 +29,15 @@ static int explain(const struct gk_problem *problem, struct reason *why)
             break; /* full */
         }
     }
-    return reason_set(why, STATUS_UNSUPPORTED, "no kernel fits: %s", text);
+    return reason_set(why, STATUS_UNSUPPORTED, "no kernel fits: %s",
+                      n_kernels == 0 ? "this build has none for that kind of device" : text);
 }
 
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
               struct reason *why)
 {
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = candidates(problem->layout, &n_kernels);
     for (uint32_t i = 0; i < n_kernels; i++) {
         /* Without a reason to fill, declining costs no formatting: this runs for every launch. */
         if (kernels[i]->can_implement(problem, NULL) == 0) {
@@ -57,14 +64,16 @@ static uint64_t most_of(const struct gk_kernel *kernel, struct gk_problem *probl
     return most;
 }
 
-uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout)
+uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout,
+                          uint32_t cuda_arch)
 {
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = candidates(layout, &n_kernels);
     uint64_t most = 0;
     for (uint32_t i = 0; i < n_kernels; i++) {
         for (uint32_t m = 1; m <= GK_BATCH_ROWS_MAX; m++) {
-            struct gk_problem problem = {.desc = *desc, .layout = layout, .m = m};
+            struct gk_problem problem = {
+                .desc = *desc, .layout = layout, .m = m, .cuda_arch = cuda_arch};
             most = num_max(most, most_of(kernels[i], &problem));
         }
     }

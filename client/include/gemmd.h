@@ -125,12 +125,13 @@ struct gemmd_options {
     const char *socket_dir;
     const char *name;      /* shown to operators; NULL: the program's name */
     enum gemmd_path path;  /* how requests are submitted */
-    uint32_t spin_usec;    /* how long a wait polls before it sleeps; default 20 */
+    uint32_t spin_usec;    /* how long a wait polls at most before it sleeps; default 100. Less
+                              when recent waits were longer than that: polling would not help */
     uint32_t timeout_msec; /* for connecting and for control calls, > 0; default 5000 */
 };
 #define GEMMD_OPTIONS_INIT                                                                         \
     {                                                                                              \
-        sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 20, 5000                        \
+        sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 100, 5000                       \
     }
 
 /* gemmd_open() - connect to the daemon. options: NULL for the defaults.
@@ -245,7 +246,9 @@ GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gem
 /* gemmd_submit() - start n products in one call, of weights on one device; they may run in any
  * order and at once. Never blocks on the daemon. On GEMMD_OK all n are in flight and ret_tickets
  * (n) names them; otherwise none is: BUSY when they do not all fit in flight beside what is (at
- * most in_flight_max, typically 256). */
+ * most in_flight_max, typically 256). Over ZeroMQ, BUSY as well while the connection is being made
+ * anew; if it breaks between two of the messages, the later requests end with BUSY. The first
+ * submit of a client opens its path, which takes up to timeout_msec. */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 

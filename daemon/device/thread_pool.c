@@ -9,13 +9,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "ipc/base/error.h"
+#include "ipc/spin.h"
 
-/* Polls between two looks at the clock, and before a waiting caller offers its CPU to somebody
- * else: a thread that holds the last part may need just that CPU. */
-#define POLLS_PER_LOOK 64u
+/* Polls before a waiting caller offers its CPU to somebody else: a thread that holds the last part
+ * may need just that CPU. */
+#define POLLS_PER_YIELD 64u
 
 struct thread_pool {
     /* loop number << 32 | parts not yet taken */
@@ -42,13 +42,6 @@ static void cpu_relax(void)
 #else
     atomic_signal_fence(memory_order_seq_cst);
 #endif
-}
-
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static bool has_parts(struct thread_pool *pool)
@@ -79,18 +72,16 @@ static void work(struct thread_pool *pool)
     }
 }
 
-/* Poll for parts; false when the time is over. */
-static bool spin_for_parts(struct thread_pool *pool)
+/* Poll for parts; false when it is time to sleep. */
+static bool spin_for_parts(struct thread_pool *pool, struct spin *spin)
 {
-    uint64_t end_nsec = now_nsec() + THREAD_POOL_SPIN_NSEC;
-    do {
-        for (uint32_t i = 0; i < POLLS_PER_LOOK; i++) {
-            if (has_parts(pool)) {
-                return true;
-            }
-            cpu_relax();
+    struct spin_wait wait = spin_begin(spin, THREAD_POOL_SPIN_USEC);
+    while (spin_again(&wait)) {
+        if (has_parts(pool)) {
+            spin_hit(&wait);
+            return true;
         }
-    } while (now_nsec() < end_nsec);
+    }
     return false;
 }
 
@@ -110,8 +101,9 @@ static void sleep_for_parts(struct thread_pool *pool)
 static void *helper_main(void *arg)
 {
     struct thread_pool *pool = arg;
+    struct spin spin = {0};
     while (!atomic_load_explicit(&pool->is_stopping, memory_order_relaxed)) {
-        if (!spin_for_parts(pool)) {
+        if (!spin_for_parts(pool, &spin)) {
             sleep_for_parts(pool);
         }
         work(pool);
@@ -179,7 +171,7 @@ static void wait_for_others(struct thread_pool *pool, uint32_t n_parts)
     for (uint32_t i_poll = 1; atomic_load_explicit(&pool->n_done, memory_order_acquire) != n_parts;
          i_poll++) {
         cpu_relax();
-        if (i_poll % POLLS_PER_LOOK == 0) {
+        if (i_poll % POLLS_PER_YIELD == 0) {
             (void)sched_yield();
         }
     }

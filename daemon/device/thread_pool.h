@@ -4,8 +4,9 @@
  * thread that sees the word takes parts from it by compare-and-swap until none is left. So a loop
  * never waits for a thread that has not started, a late thread can only find an empty word, and a
  * part that was taken keeps the loop open, which makes it safe to read the loop's arguments after
- * taking. Idle threads poll the word for THREAD_POOL_SPIN_NSEC, then sleep on a condition; the
- * caller looks at the number of sleepers and makes no system call when there is none.
+ * taking. Idle threads poll the word for THREAD_POOL_SPIN_USEC at most, by the rules of ipc/spin.h,
+ * then sleep on a condition; the caller looks at the number of sleepers and makes no system call
+ * when there is none. A loop of one part runs in the caller and touches no other thread.
  *
  * Threads: thread_pool_run() by one thread at a time. */
 #pragma once
@@ -15,7 +16,7 @@
 #include "ipc/base/check.h"
 
 #define THREAD_POOL_THREADS_MAX 256u
-#define THREAD_POOL_SPIN_NSEC   50000u
+#define THREAD_POOL_SPIN_USEC   50u
 
 struct thread_pool;
 

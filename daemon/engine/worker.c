@@ -16,8 +16,6 @@
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 
-#define IDLE_PASSES_PER_LOOK 16u /* passes without work between two looks at the clock */
-
 /* A client that frees a completion rings no doorbell, so a worker that sleeps while a lane has no
  * free completion looks again after that long. libgemmd never lets it come to that. */
 #define STALLED_LOOK_MSEC 5
@@ -80,24 +78,24 @@ static void sleep_for_news(struct worker *worker)
     lower_flags(worker);
 }
 
+/* With nothing to do: poll as long as that pays, then sleep. */
+static void wait_for_work(struct worker *worker)
+{
+    struct spin_wait wait = spin_begin(&worker->spin, worker->limits.spin_usec);
+    while (spin_again(&wait)) {
+        if (pass(worker)) {
+            spin_hit(&wait);
+            return;
+        }
+    }
+    sleep_for_news(worker);
+}
+
 static void loop(struct worker *worker)
 {
-    uint32_t n_idle_passes = 0;
-    uint64_t idle_since_nsec = 0;
     while (!atomic_load_explicit(&worker->is_stopping, memory_order_acquire)) {
-        if (pass(worker) || worker->n_busy_batches > 0) {
-            n_idle_passes = 0;
-            continue;
-        }
-        if (n_idle_passes++ % IDLE_PASSES_PER_LOOK != 0) {
-            continue;
-        }
-        uint64_t now_nsec = worker_now_nsec();
-        if (n_idle_passes == 1) {
-            idle_since_nsec = now_nsec;
-        } else if (now_nsec - idle_since_nsec >= (uint64_t)worker->limits.spin_usec * 1000) {
-            sleep_for_news(worker);
-            n_idle_passes = 0;
+        if (!pass(worker) && worker->n_busy_batches == 0) {
+            wait_for_work(worker);
         }
     }
 }

@@ -4,8 +4,9 @@
  * DESIGN. One thread owns the lanes' worker side, the scheduler, and the device. The main thread
  * talks to it through an inbox (mutex, list, eventfd) and hears back through callbacks that run on
  * the worker thread and must only hand the news on. Awake, the worker polls the lanes' submit rings
- * and makes no system call; with nothing to do it spins for spin_usec, then raises every lane's
- * is_worker_asleep, looks once more, and sleeps in epoll on the doorbells and the inbox.
+ * and makes no system call; with nothing to do it goes on polling while that pays (ipc/spin.h), for
+ * spin_usec at most, then raises every lane's is_worker_asleep, looks once more, and sleeps in
+ * epoll on the doorbells and the inbox, without a time limit: an idle worker uses no CPU.
  *
  * A request's way: popped (copied once) -> checked (request_check) -> queued (sched) -> launched in
  * a batch through row-pointer tables -> completed into its lane, or handed to the ZeroMQ callback.
@@ -27,7 +28,7 @@ struct worker_limits {
     uint32_t session_requests_max; /* ... of one session on the ZeroMQ path; lanes are bounded by
                                       their ring */
     uint32_t rows_max;             /* m of one request */
-    uint32_t spin_usec;            /* how long an idle worker polls before it sleeps */
+    uint32_t spin_usec;            /* how long an idle worker polls at most before it sleeps */
     bool is_batching;
 };
 

@@ -195,6 +195,7 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
                 .m = batch->n_rows,
                 .x_dtype = (enum dtype)(first->item.class_key & 0xffu),
                 .y_dtype = (enum dtype)(first->item.class_key >> 8),
+                .cuda_arch = worker->device->cuda_arch,
             },
         .gk.packed = weight->packed.base,
         .gk.x_rows = batch->x_rows,

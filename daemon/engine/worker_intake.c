@@ -91,7 +91,14 @@ void intake_cancel(struct worker *worker, struct worker_session *session, uint64
 
 bool intake_is_stalled(const struct worker_session *session)
 {
-    return !lane_can_take(&session->lane, session->n_lane_requests);
+    return lane_room(&session->lane, session->n_lane_requests) == RING_FULL;
+}
+
+/* One entry of a lane, if there is one and its completion has a place. */
+static enum ring_result take_entry(struct worker_session *session, struct request_desc *ret_desc)
+{
+    enum ring_result r = lane_room(&session->lane, session->n_lane_requests);
+    return r == RING_OK ? ring_pop(&session->lane.submit, ret_desc) : r;
 }
 
 static uint64_t lane_share(const struct worker *worker)
@@ -105,10 +112,10 @@ static uint32_t poll_lane(struct worker *worker, struct worker_session *session,
                           uint64_t *now_nsec)
 {
     uint32_t n_taken = 0;
-    while (n_taken < LANE_BURST && session->is_lane_open && !intake_is_stalled(session) &&
-           session->n_lane_requests < share && !list_is_empty(&worker->free_requests)) {
+    while (n_taken < LANE_BURST && session->is_lane_open && session->n_lane_requests < share &&
+           !list_is_empty(&worker->free_requests)) {
         struct request_desc desc;
-        enum ring_result r = ring_pop(&session->lane.submit, &desc);
+        enum ring_result r = take_entry(session, &desc);
         if (r == RING_CORRUPT) {
             lane_mark_corrupt(worker, session);
         }

@@ -15,6 +15,7 @@
 #include "gk/gk.h"
 #include "ipc/base/list.h"
 #include "ipc/lane.h"
+#include "ipc/spin.h"
 
 #include "daemon/engine/request_check.h"
 #include "daemon/engine/sched.h"
@@ -128,6 +129,7 @@ struct worker {
     struct worker_counters counters;
 
     /* the worker thread's */
+    struct spin spin;
     struct sched *sched;
     struct list lanes; /* sessions whose lane is polled */
     struct list prefills;
@@ -223,7 +225,8 @@ void intake_accept(struct worker *worker, struct worker_session *session,
                    const struct request_desc *desc, bool is_from_lane, uint64_t now_nsec);
 void intake_cancel(struct worker *worker, struct worker_session *session, uint64_t request_id);
 
-/* intake_is_stalled() - does the client not read its completions? */
+/* intake_is_stalled() - does the client not read its completions? A corrupt lane is not stalled: it
+ * is to be polled once more, and that ends it. */
 bool intake_is_stalled(const struct worker_session *session);
 
 /* ---- worker_inbox.c ---- */

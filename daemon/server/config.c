@@ -1,4 +1,4 @@
-/* config.c - the option table and the parser of configuration files.
+/* config.c - the option table, values from text, and the rules between options.
  *
  * Every option is a row; a row knows its type, bounds and text, so that adding one is one line
  * here, a field in struct config, and a run of the test that rewrites deploy/gemmd.conf and the man
@@ -6,23 +6,25 @@
 #include "daemon/server/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ipc/base/cleanup.h"
+#include "gk/gk.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 #include "ipc/lane.h"
 #include "ipc/msg.h"
 
-#define ROW(type_, field_, initial_, min_, max_, unit_, doc_)                                      \
+#define ROW_OF(is_reloadable_, type_, field_, initial_, min_, max_, unit_, doc_)                   \
     {                                                                                              \
         .name = #field_, .type = CONFIG_TYPE_##type_, .offset = offsetof(struct config, field_),   \
-        .initial = (initial_), .min = (min_), .max = (max_), .unit = (unit_), .doc = (doc_)        \
+        .initial = (initial_), .min = (min_), .max = (max_), .unit = (unit_), .doc = (doc_),       \
+        .is_reloadable = (is_reloadable_)                                                          \
     }
+#define ROW(...)            ROW_OF(false, __VA_ARGS__)
+#define RELOADABLE_ROW(...) ROW_OF(true, __VA_ARGS__)
 
 #define TERABYTE (1ull << 40)
 
@@ -36,40 +38,53 @@ static const struct config_option options[] = {
         "A device to own: auto or host; none given means auto."),
     ROW(LIST, models, "", 0, CONFIG_MODELS_MAX, "",
         "NAME=PATH of a checkpoint to load before the daemon is ready."),
-    ROW(LIST, admin_uids, "", 0, CONFIG_ADMINS_MAX, "",
-        "A user id that may load, unload and drain, beside root and the daemon's own."),
+    RELOADABLE_ROW(LIST, admin_uids, "", 0, CONFIG_ADMINS_MAX, "",
+                   "A user id that may load, unload and drain, beside root and the daemon's own."),
     ROW(COUNT, threads, "0", 0, 1024, "threads",
         "Threads of the host device; 0: one for each CPU this process may run on."),
+    ROW(TEXT, host_isa, "", 0, CONFIG_WORD_BYTES, "",
+        "The widest instructions that kernels of the host device may use: portable, avx2 or "
+        "avx512; empty: what the CPU has. The products are the same, bit for bit."),
     ROW(BOOL, batching, "yes", 0, 1, "",
         "Let requests of different sessions for one weight share a launch."),
-    ROW(COUNT, spin_usec, "20", 0, 1000000, "microseconds",
-        "How long an idle worker polls its lanes before it sleeps."),
+    ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
+        "How long an idle worker polls its lanes at most before it sleeps; it polls less where "
+        "recent pauses were longer than that, and an idle daemon not at all. 0: sleep at once."),
     ROW(COUNT, rows_max, "65536", 1, 1u << 20, "rows", "Largest m of one request."),
     ROW(COUNT, requests_max, "65536", 1, 1u << 20, "requests",
         "Accepted and unfinished requests of one device, over all sessions."),
     ROW(COUNT, session_requests_max, "256", 1, 65536, "requests",
         "Unfinished requests of one session on the ZeroMQ path."),
-    ROW(COUNT, lane_entries, "256", LANE_ENTRIES_MIN, LANE_ENTRIES_MAX, "requests",
+    RELOADABLE_ROW(
+        COUNT, lane_entries, "256", LANE_ENTRIES_MIN, LANE_ENTRIES_MAX, "requests",
         "Ring size of a lane, a power of two: what a session may have in flight on the ring path."),
-    ROW(BYTES, buffer_bytes_max, "256M", 4096, TERABYTE, "bytes", "Largest client buffer."),
-    ROW(COUNT, session_buffers_max, "1024", 1, 65536, "buffers", "Buffers of one session."),
-    ROW(COUNT, user_sessions_max, "256", 1, 65536, "sessions", "Sessions of one user."),
-    ROW(COUNT, user_buffers_max, "4096", 1, 1u << 20, "buffers", "Buffers of one user."),
-    ROW(BYTES, user_buffer_bytes_max, "4G", 4096, 1024 * TERABYTE, "bytes",
-        "Bytes in buffers of one user."),
-    ROW(COUNT, user_fds_max, "8192", 8, 1u << 20, "descriptors",
+    RELOADABLE_ROW(BYTES, buffer_bytes_max, "256M", 4096, TERABYTE, "bytes",
+                   "Largest client buffer."),
+    RELOADABLE_ROW(COUNT, session_buffers_max, "1024", 1, 65536, "buffers",
+                   "Buffers of one session."),
+    RELOADABLE_ROW(COUNT, user_sessions_max, "256", 1, 65536, "sessions", "Sessions of one user."),
+    RELOADABLE_ROW(COUNT, user_buffers_max, "4096", 1, 1u << 20, "buffers", "Buffers of one user."),
+    RELOADABLE_ROW(BYTES, user_buffer_bytes_max, "4G", 4096, 1024 * TERABYTE, "bytes",
+                   "Bytes in buffers and lanes of one user."),
+    RELOADABLE_ROW(
+        COUNT, user_fds_max, "8192", 8, 1u << 20, "descriptors",
         "File descriptors that one user's sessions, lanes and buffers may hold open here."),
-    ROW(COUNT, total_sessions_max, "1024", 1, 65536, "sessions", "Sessions of all users."),
-    ROW(COUNT, total_buffers_max, "16384", 1, 1u << 20, "buffers", "Buffers of all users."),
-    ROW(BYTES, total_buffer_bytes_max, "16G", 4096, 1024 * TERABYTE, "bytes",
-        "Bytes in buffers of all users."),
-    ROW(COUNT, total_fds_max, "0", 0, 1u << 20, "descriptors",
+    RELOADABLE_ROW(COUNT, total_sessions_max, "1024", 1, 65536, "sessions",
+                   "Sessions of all users."),
+    RELOADABLE_ROW(COUNT, total_buffers_max, "16384", 1, 1u << 20, "buffers",
+                   "Buffers of all users."),
+    RELOADABLE_ROW(BYTES, total_buffer_bytes_max, "16G", 4096, 1024 * TERABYTE, "bytes",
+                   "Bytes in buffers and lanes of all users."),
+    RELOADABLE_ROW(
+        COUNT, total_fds_max, "0", 0, 1u << 20, "descriptors",
         "File descriptors of all users; 0: what RLIMIT_NOFILE leaves beside the daemon's own."),
-    ROW(COUNT, hello_timeout_msec, "10000", 10, 600000, "milliseconds",
-        "A connection that has not said HELLO by then is dropped."),
-    ROW(COUNT, drain_timeout_msec, "3000", 0, 600000, "milliseconds",
+    RELOADABLE_ROW(COUNT, hello_timeout_msec, "10000", 10, 600000, "milliseconds",
+                   "A connection that has not said HELLO by then is dropped."),
+    RELOADABLE_ROW(
+        COUNT, drain_timeout_msec, "3000", 0, 600000, "milliseconds",
         "After SIGTERM: how long requests in flight may take to end, and replies to be read."),
-    ROW(TEXT, log, "info", 0, CONFIG_TEXT_BYTES, "",
+    RELOADABLE_ROW(
+        TEXT, log, "info", 0, CONFIG_TEXT_BYTES, "",
         "Log levels, LEVEL or TOPIC:LEVEL, comma-separated; error, warning, notice, info or "
         "debug."),
 };
@@ -93,7 +108,7 @@ const char *config_type_name(enum config_type type)
     return (uint32_t)type < ARRAY_LENGTH(names) ? names[type] : "?";
 }
 
-static const struct config_option *option_find(const char *name)
+const struct config_option *config_find(const char *name)
 {
     for (uint32_t i = 0; i < ARRAY_LENGTH(options); i++) {
         if (strcmp(options[i].name, name) == 0) {
@@ -246,7 +261,7 @@ static int option_set(struct config *config, const struct config_option *option,
 
 int config_set(struct config *config, const char *name, const char *value, struct reason *why)
 {
-    const struct config_option *option = option_find(name);
+    const struct config_option *option = config_find(name);
     if (option == NULL) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", name);
     }
@@ -255,7 +270,7 @@ int config_set(struct config *config, const char *name, const char *value, struc
 
 void config_clear(struct config *config, const char *name)
 {
-    const struct config_option *option = option_find(name);
+    const struct config_option *option = config_find(name);
     GD_ASSERT(option != NULL && option->type == CONFIG_TYPE_LIST);
     list_finish(option_field(config, option));
 }
@@ -281,120 +296,6 @@ void config_finish(struct config *config)
     list_finish(&config->devices);
     list_finish(&config->models);
     list_finish(&config->admin_uids);
-}
-
-/* ---- files -------------------------------------------------------------------------------------
- */
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* Cut blanks off both ends, in place. */
-static char *trim(char *text)
-{
-    while (is_blank(*text)) {
-        text++;
-    }
-    size_t n_bytes = strlen(text);
-    while (n_bytes > 0 && is_blank(text[n_bytes - 1])) {
-        text[--n_bytes] = '\0';
-    }
-    return text;
-}
-
-static int parse_line(struct config *config, char *line, uint32_t i_line,
-                      uint32_t *lines_of_options, struct reason *why)
-{
-    char *key = trim(line);
-    if (key[0] == '\0' || key[0] == '#') {
-        return 0;
-    }
-    char *equals = strchr(key, '=');
-    if (equals == NULL) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "'%.64s' is not KEY = VALUE", key);
-    }
-    *equals = '\0';
-    key = trim(key);
-    const struct config_option *option = option_find(key);
-    if (option == NULL) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", key);
-    }
-    uint32_t *earlier = &lines_of_options[option - options];
-    if (*earlier != 0 && option->type != CONFIG_TYPE_LIST) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s was set in line %u already", key,
-                          *earlier);
-    }
-    *earlier = i_line;
-    return option_set(config, option, trim(equals + 1), why);
-}
-
-int config_parse(struct config *config, const char *file_name, const char *text, size_t n_bytes,
-                 struct reason *why)
-{
-    uint32_t lines_of_options[CONFIG_OPTIONS_MAX] = {0};
-    uint32_t i_line = 0;
-    for (size_t at = 0; at < n_bytes;) {
-        const char *end = memchr(text + at, '\n', n_bytes - at);
-        size_t line_bytes = end != NULL ? (size_t)(end - text) - at : n_bytes - at;
-        CLEAN_FREE char *line = strndup(text + at, line_bytes);
-        if (line == NULL) {
-            return err_raise(-ENOMEM);
-        }
-        i_line++;
-        int r = strlen(line) == line_bytes
-                    ? parse_line(config, line, i_line, lines_of_options, why)
-                    : reason_set(why, STATUS_INVALID_ARGUMENT, "the line has a zero byte in it");
-        if (r > 0) {
-            reason_prefix(why, "%.128s:%u", file_name, i_line);
-        }
-        if (r != 0) {
-            return r;
-        }
-        at += line_bytes + 1;
-    }
-    return 0;
-}
-
-/* Read until the end; the cap keeps /dev/zero from filling memory. */
-static int read_whole(int fd, char *text, size_t size_bytes, size_t *ret_n_bytes)
-{
-    size_t n_bytes = 0;
-    while (n_bytes < size_bytes) {
-        ssize_t n = read(fd, text + n_bytes, size_bytes - n_bytes);
-        if (n < 0 && errno != EINTR) {
-            return err_raise(-errno);
-        }
-        if (n == 0) {
-            break;
-        }
-        n_bytes += n > 0 ? (size_t)n : 0;
-    }
-    *ret_n_bytes = n_bytes;
-    return 0;
-}
-
-int config_load(struct config *config, const char *path, struct reason *why)
-{
-    CLEAN_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s", path, strerror(errno));
-    }
-    CLEAN_FREE char *text = malloc(CONFIG_FILE_BYTES_MAX + 1);
-    if (text == NULL) {
-        return err_raise(-ENOMEM);
-    }
-    size_t n_bytes = 0;
-    int r = read_whole(fd, text, CONFIG_FILE_BYTES_MAX + 1, &n_bytes);
-    if (r < 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s", path, strerror(-r));
-    }
-    if (n_bytes > CONFIG_FILE_BYTES_MAX) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: over %u bytes", path,
-                          CONFIG_FILE_BYTES_MAX);
-    }
-    return config_parse(config, path, text, n_bytes, why);
 }
 
 /* ---- rules -------------------------------------------------------------------------------------
@@ -453,6 +354,11 @@ int config_check(const struct config *config, struct reason *why)
     if ((config->lane_entries & (config->lane_entries - 1)) != 0) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "lane_entries: %ju is not a power of two",
                           (uintmax_t)config->lane_entries);
+    }
+    int r = config->host_isa[0] != '\0' ? gk_host_isa_check(config->host_isa, why) : 0;
+    if (r != 0) {
+        reason_prefix(why, "host_isa");
+        return r;
     }
     return check_lists(config, why);
 }

@@ -73,6 +73,7 @@ static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
         .m = (uint32_t)num_min(m, GK_BATCH_ROWS_MAX),
         .x_dtype = weight->act_dtype,
         .y_dtype = weight->act_dtype,
+        .cuda_arch = weight->device->cuda_arch,
     };
 }
 
@@ -98,9 +99,7 @@ static void explain_other(const struct gk_kernel *kernel, const struct weight *w
     struct gk_problem problem = problem_of(weight, choice->m);
     struct reason why = REASON_NULL;
     (void)snprintf(ret_declined->kernel, sizeof(ret_declined->kernel), "%s", kernel->name);
-    if (kernel->device_kind != weight->device->ops->kind) {
-        (void)reason_set(&why, STATUS_UNSUPPORTED, "it is for another kind of device");
-    } else if (kernel->can_implement(&problem, &why) == 0) {
+    if (kernel->can_implement(&problem, &why) == 0) {
         (void)reason_set(&why, STATUS_OK, "it could, and is not preferred: %.1f us predicted",
                          predict(kernel, weight, choice->m));
     }
@@ -113,13 +112,17 @@ static int explain_one(const struct weight *weight, uint32_t m, struct msg_choic
     struct gk_problem problem = problem_of(weight, m);
     const struct gk_kernel *chosen;
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(weight->device->ops->kind, &n_kernels);
     int r = gk_select(&problem, &chosen, why);
     if (r != 0) {
         return r;
     }
     choice->m = m;
     choice->predicted_usec = predict(chosen, weight, m);
+    if (weight->device->read_gbps > 0) {
+        double bytes = (double)weight->layout->packed_bytes(&weight->desc);
+        choice->floor_usec = bytes / (weight->device->read_gbps * 1e3);
+    }
     (void)snprintf(choice->kernel, sizeof(choice->kernel), "%s", chosen->name);
     (void)snprintf(choice->tile, sizeof(choice->tile), "%s", chosen->tile);
     choice->declined = calloc(n_kernels, sizeof(*choice->declined));

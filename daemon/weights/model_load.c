@@ -69,6 +69,7 @@ static int choose_layout(const struct module *module, struct weight *weight, str
         .m = 1,
         .x_dtype = weight->act_dtype,
         .y_dtype = weight->act_dtype,
+        .cuda_arch = weight->device->cuda_arch,
     };
     const struct gk_kernel *kernel;
     int r = gk_select(&problem, &kernel, why);
@@ -112,7 +113,9 @@ static int fill_weight(struct weight *weight, const struct module *module,
     if (r != 0) {
         return r;
     }
-    return ops->reserve(weight->device, gk_workspace_max(&weight->desc, weight->layout), why);
+    uint64_t workspace_bytes =
+        gk_workspace_max(&weight->desc, weight->layout, weight->device->cuda_arch);
+    return ops->reserve(weight->device, workspace_bytes, why);
 }
 
 static int fill_model(struct model *model, const struct module_list *modules,

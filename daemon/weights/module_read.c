@@ -67,7 +67,7 @@ static int check_g_idx(const struct module *module, const int32_t *g_idx, struct
     uint32_t n_groups = gk_desc_groups(desc);
     if (is_all_unset(g_idx, desc->k)) {
         warnings_add(warnings, "tensor '%s' is -1 throughout and taken as k / %u", name,
-                     desc->group_size);
+                     desc->group_k);
         return 0;
     }
     for (uint32_t i = 0; i < desc->k; i++) {
@@ -78,10 +78,10 @@ static int check_g_idx(const struct module *module, const int32_t *g_idx, struct
         }
     }
     for (uint32_t i = 0; i < desc->k; i++) {
-        if ((uint32_t)g_idx[i] != i / desc->group_size) {
+        if ((uint32_t)g_idx[i] != i / desc->group_k) {
             return reason_set(why, STATUS_UNSUPPORTED,
                               "tensor '%s': entry %u is group %d, not %u: act-order is not served",
-                              name, i, g_idx[i], i / desc->group_size);
+                              name, i, g_idx[i], i / desc->group_k);
         }
     }
     return 0;
@@ -116,7 +116,7 @@ static int read_gptq(const struct module *module, struct progress *progress,
         return r;
     }
     const struct gk_gptq source = {qweight, qzeros, scales, module->is_v1};
-    r = gk_gptq_read(&source, canonical, why);
+    r = gk_gptq_read(&source, canonical, NULL, why);
     if (r > 0) {
         reason_prefix(why, "module '%s'", module->name);
     }
@@ -127,13 +127,13 @@ static int read_parts(const struct module *module, struct progress *progress,
                       struct warnings *warnings, struct gk_canonical *canonical, struct reason *why)
 {
     int r;
-    if (module->desc.kind == GK_KIND_INT) {
+    if (!gk_code_is_plain(module->desc.code)) {
         r = read_g_idx(module, progress, warnings, why);
         if (r == 0) {
             r = read_gptq(module, progress, canonical, why);
         }
     } else {
-        r = read_into(module->weight, canonical->values, progress, why);
+        r = read_into(module->weight, canonical->codes, progress, why);
     }
     if (r == 0 && module->bias) {
         r = read_into(module->bias, canonical->bias, progress, why);

@@ -114,7 +114,7 @@ static int check_shape(const struct checkpoint_tensor *at, uint64_t n_rows, uint
     return BAD(why, "tensor '%s' is %s, expected %s (n %u, k %u, group_size %u)", tensor->name,
                safetensors_shape(tensor, found, sizeof(found)),
                safetensors_shape(&right, expected, sizeof(expected)), desc->n, desc->k,
-               desc->group_size);
+               desc->group_k);
 }
 
 static int check_bias(struct module *module, struct reason *why)
@@ -162,14 +162,13 @@ static void fill_gptq_desc(const struct quant_config *config, struct module *mod
     module->desc = (struct gk_desc){
         .n = (uint32_t)qweight->dims[1],
         .k = (uint32_t)qweight->dims[0] * per_word,
-        .kind = GK_KIND_INT,
-        .bits = config->bits,
+        .code = GK_CODE_U4, /* the one width that quant_config lets through */
+        .group_n = 1,
         .scale_dtype = module->scales->tensor->dtype,
-        .is_symmetric = config->is_symmetric,
     };
     /* A group longer than k is one group over all of k, just as -1. */
     bool is_grouped = config->group_size > 0 && (uint32_t)config->group_size < module->desc.k;
-    module->desc.group_size = is_grouped ? (uint32_t)config->group_size : module->desc.k;
+    module->desc.group_k = is_grouped ? (uint32_t)config->group_size : module->desc.k;
 }
 
 static int check_qzeros(const struct module *module, uint32_t n_groups, uint32_t per_word,
@@ -199,10 +198,10 @@ static int check_g_idx_shape(const struct module *module, struct reason *why)
 
 static int check_gptq_shapes(struct module *module, struct reason *why)
 {
-    uint32_t n_groups = (uint32_t)num_div_up(module->desc.k, module->desc.group_size);
+    uint32_t n_groups = (uint32_t)num_div_up(module->desc.k, module->desc.group_k);
     int r = check_shape(module->scales, n_groups, module->desc.n, &module->desc, why);
     if (r == 0) {
-        r = check_qzeros(module, n_groups, 32 / module->desc.bits, why);
+        r = check_qzeros(module, n_groups, 32 / gk_code_bits(module->desc.code), why);
     }
     if (r == 0) {
         r = check_g_idx_shape(module, why);
@@ -262,8 +261,7 @@ static int find_plain(const struct search *search, struct module *module, struct
     module->desc = (struct gk_desc){
         .n = (uint32_t)tensor->dims[0],
         .k = (uint32_t)tensor->dims[1],
-        .kind = GK_KIND_PLAIN,
-        .value_dtype = tensor->dtype,
+        .code = gk_code_of_dtype(tensor->dtype),
     };
     return check_bias(module, why);
 }
@@ -375,7 +373,8 @@ static enum dtype model_act_dtype(const struct module_list *list, const struct q
     }
     for (uint32_t i = 0; i < list->n; i++) {
         const struct gk_desc *desc = &list->items[i].desc;
-        enum dtype dtype = desc->kind == GK_KIND_INT ? desc->scale_dtype : desc->value_dtype;
+        enum dtype dtype =
+            gk_code_is_plain(desc->code) ? gk_code_dtype(desc->code) : desc->scale_dtype;
         if (dtype_bits(dtype) == 16) {
             return dtype;
         }

@@ -1,4 +1,4 @@
-/* The resident weights.
+/* store.c - the resident weights.
  *
  * A published model is a store_model: the generation that the loader built, and its slot table. The
  * table outlives reloads (its pointers are replaced, its indices stay), the store_model does not: a
@@ -12,19 +12,10 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/weights/warnings.h"
 #include "ipc/base/error.h"
-
-/* Bytes of retired generations. Shared by the store and every weight it ever published, because
- * weights may outlive the store. */
-struct store_tally {
-    _Atomic uint32_t n_refs;
-    _Atomic uint64_t retired_bytes;
-};
 
 struct store_model {
     _Atomic uint32_t n_refs;
@@ -41,103 +32,8 @@ struct store {
     uint32_t n_models;
     uint64_t last_model_id; /* this and below: under writers */
     uint64_t last_generation;
-    struct store_tally *tally;
+    struct tally *tally;
 };
-
-/* ---- weights and models ------------------------------------------------------------------------
- */
-
-static void tally_unref(struct store_tally *tally)
-{
-    if (tally && atomic_fetch_sub(&tally->n_refs, 1) == 1) {
-        free(tally);
-    }
-}
-
-int weight_new(struct device *device, struct weight **ret_weight)
-{
-    struct weight *weight = calloc(1, sizeof(*weight));
-    if (!weight) {
-        return err_raise(-ENOMEM);
-    }
-    atomic_init(&weight->n_refs, 1);
-    weight->device = device;
-    weight->packed = REGION_NULL;
-    *ret_weight = weight;
-    return 0;
-}
-
-struct weight *weight_ref(struct weight *weight)
-{
-    atomic_fetch_add_explicit(&weight->n_refs, 1, memory_order_relaxed);
-    return weight;
-}
-
-static void weight_free(struct weight *weight)
-{
-    if (atomic_load(&weight->is_retired)) {
-        atomic_fetch_sub(&weight->tally->retired_bytes, weight->packed.size_bytes);
-    }
-    tally_unref(weight->tally);
-    if (weight->packed.base || weight->packed.fd >= 0) {
-        weight->device->ops->region_free(weight->device, &weight->packed);
-    }
-    free(weight);
-}
-
-struct weight *weight_unref(struct weight *weight)
-{
-    if (weight && atomic_fetch_sub_explicit(&weight->n_refs, 1, memory_order_acq_rel) == 1) {
-        weight_free(weight);
-    }
-    return NULL;
-}
-
-struct model *model_free(struct model *model)
-{
-    if (!model) {
-        return NULL;
-    }
-    for (uint32_t i = 0; i < model->n_weights; i++) {
-        weight_unref(model->weights[i]);
-    }
-    free(model->weights);
-    warnings_list_free(model->warnings, model->n_warnings);
-    free(model);
-    return NULL;
-}
-
-static int compare_weights(const void *a, const void *b)
-{
-    const struct weight *const *x = a;
-    const struct weight *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
-static int compare_name_to_weight(const void *name, const void *element)
-{
-    const struct weight *const *weight = element;
-    return strcmp(name, (*weight)->name);
-}
-
-static struct weight *model_find(const struct model *model, const char *name)
-{
-    if (model->n_weights == 0) {
-        return NULL;
-    }
-    struct weight **found = bsearch(name, model->weights, model->n_weights, sizeof(*model->weights),
-                                    compare_name_to_weight);
-    return found ? *found : NULL;
-}
-
-static uint64_t model_bytes(const struct model *model)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < model->n_weights; i++) {
-        sum += model->weights[i]->packed.size_bytes;
-    }
-    return sum;
-}
 
 /* ---- published models --------------------------------------------------------------------------
  */
@@ -204,10 +100,9 @@ static int store_model_new(struct store *store, struct model *model,
     published->slots = slots;
     published->model_id = before ? before->model_id : ++store->last_model_id;
     model->generation = ++store->last_generation;
-    qsort(model->weights, model->n_weights, sizeof(*model->weights), compare_weights);
+    model_sort(model);
     for (uint32_t i = 0; i < model->n_weights; i++) {
-        atomic_fetch_add(&store->tally->n_refs, 1);
-        model->weights[i]->tally = store->tally;
+        model->weights[i]->tally = tally_ref(store->tally);
     }
     assign_slots(published, before);
     *ret_published = published;
@@ -216,12 +111,10 @@ static int store_model_new(struct store *store, struct model *model,
 
 /* Drop the store's own reference. Marked first: the last reference may go on another thread at
  * once. */
-static void retire(struct store *store, struct store_model *published)
+static void retire(struct store_model *published)
 {
     for (uint32_t i = 0; i < published->model->n_weights; i++) {
-        struct weight *weight = published->model->weights[i];
-        atomic_fetch_add(&store->tally->retired_bytes, weight->packed.size_bytes);
-        atomic_store(&weight->is_retired, true);
+        weight_retire(published->model->weights[i]);
     }
     store_release(published);
 }
@@ -232,14 +125,14 @@ static void retire(struct store *store, struct store_model *published)
 int store_new(struct store **ret_store)
 {
     struct store *store = calloc(1, sizeof(*store));
-    struct store_tally *tally = calloc(1, sizeof(*tally));
-    if (!store || !tally) {
-        free(store);
-        free(tally);
+    if (!store) {
         return err_raise(-ENOMEM);
     }
-    atomic_init(&tally->n_refs, 1);
-    store->tally = tally;
+    int r = tally_new(&store->tally);
+    if (r != 0) {
+        free(store);
+        return r;
+    }
     (void)pthread_mutex_init(&store->writers, NULL); /* cannot fail without attributes */
     (void)pthread_mutex_init(&store->mutex, NULL);
     *ret_store = store;
@@ -252,7 +145,7 @@ struct store *store_free(struct store *store)
         return NULL;
     }
     for (uint32_t i = 0; i < store->n_models; i++) {
-        retire(store, store->models[i]);
+        retire(store->models[i]);
     }
     free(store->models);
     tally_unref(store->tally);
@@ -308,7 +201,7 @@ static int publish_at(struct store *store, uint32_t place, struct model *model)
     store->n_models += is_first;
     pthread_mutex_unlock(&store->mutex);
     if (before) {
-        retire(store, before);
+        retire(before);
     }
     return 0;
 }
@@ -351,7 +244,7 @@ int store_unpublish(struct store *store, const char *name, struct reason *why)
     if (!before) {
         return reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", name);
     }
-    retire(store, before);
+    retire(before);
     return 0;
 }
 
@@ -416,12 +309,8 @@ bool store_has_model(struct store *store, const char *name)
     return held != NULL;
 }
 
-/* ---- snapshots ---------------------------------------------------------------------------------
- */
-
-/* All models, or the one that is named, held so that they can be described without the mutex. */
-static int hold_models(struct store *store, const char *name, struct store_model ***ret_held,
-                       uint32_t *ret_n)
+int store_hold_all(struct store *store, const char *name, struct store_model ***ret_held,
+                   uint32_t *ret_n)
 {
     uint32_t n = 0;
     pthread_mutex_lock(&store->mutex);
@@ -438,111 +327,6 @@ static int hold_models(struct store *store, const char *name, struct store_model
     *ret_held = held;
     *ret_n = n;
     return 0;
-}
-
-static void release_models(struct store_model **held, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        store_release(held[i]);
-    }
-    free(held);
-}
-
-static void model_describe(const struct model *model, struct msg_model *ret_message)
-{
-    struct msg_model message = {
-        .generation = model->generation,
-        .n_weights = model->n_weights,
-        .packed_bytes = model_bytes(model),
-        .load_seconds = model->load_seconds,
-        .n_warnings = model->n_warnings,
-        .act_dtype = model->act_dtype,
-    };
-    (void)snprintf(message.name, sizeof(message.name), "%s", model->name);
-    (void)snprintf(message.path, sizeof(message.path), "%s", model->path);
-    (void)snprintf(message.device, sizeof(message.device), "%.*s", MSG_WORD_BYTES - 1,
-                   model->device->name);
-    (void)snprintf(message.state, sizeof(message.state), "serving");
-    *ret_message = message;
-}
-
-int store_list_models(struct store *store, struct msg_model **ret_models, uint32_t *ret_n)
-{
-    struct store_model **held;
-    uint32_t n;
-    int r = hold_models(store, NULL, &held, &n);
-    if (r != 0) {
-        return r;
-    }
-    struct msg_model *models = calloc((size_t)n + 1, sizeof(*models));
-    for (uint32_t i = 0; models && i < n; i++) {
-        model_describe(held[i]->model, &models[i]);
-    }
-    release_models(held, n);
-    if (!models) {
-        return err_raise(-ENOMEM);
-    }
-    *ret_models = models;
-    *ret_n = n;
-    return 0;
-}
-
-void weight_describe(const struct weight *weight, struct msg_weight *ret_message)
-{
-    struct msg_weight message = {
-        .weight_id = weight->slot_id,
-        .generation = weight->generation,
-        .n = weight->desc.n,
-        .k = weight->desc.k,
-        .device_index = weight->device->index,
-        .packed_bytes = weight->packed.size_bytes,
-        .has_bias = weight->desc.bias_dtype != DTYPE_NONE,
-        .act_dtype = weight->act_dtype,
-    };
-    (void)snprintf(message.name, sizeof(message.name), "%s", weight->name);
-    gk_desc_format(&weight->desc, message.format, sizeof(message.format));
-    (void)snprintf(message.layout, sizeof(message.layout), "%s", weight->layout->tag);
-    *ret_message = message;
-}
-
-static int describe_all(struct store_model *const *held, uint32_t n_held,
-                        struct msg_weight **ret_weights, uint32_t *ret_n)
-{
-    uint64_t n_all = 0;
-    for (uint32_t i = 0; i < n_held; i++) {
-        n_all += held[i]->model->n_weights;
-    }
-    struct msg_weight *weights = n_all < UINT32_MAX ? calloc(n_all + 1, sizeof(*weights)) : NULL;
-    if (!weights) {
-        return err_raise(-ENOMEM);
-    }
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < n_held; i++) {
-        for (uint32_t j = 0; j < held[i]->model->n_weights; j++) {
-            weight_describe(held[i]->model->weights[j], &weights[n++]);
-        }
-    }
-    *ret_weights = weights;
-    *ret_n = n;
-    return 0;
-}
-
-int store_list_weights(struct store *store, const char *model, struct msg_weight **ret_weights,
-                       uint32_t *ret_n, struct reason *why)
-{
-    struct store_model **held;
-    uint32_t n_held;
-    int r = hold_models(store, model, &held, &n_held);
-    if (r != 0) {
-        return r;
-    }
-    if (n_held == 0 && model && model[0] != '\0') {
-        r = reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", model);
-    } else {
-        r = describe_all(held, n_held, ret_weights, ret_n);
-    }
-    release_models(held, n_held);
-    return r;
 }
 
 void store_totals(struct store *store, struct store_totals *ret_totals)

@@ -11,61 +11,18 @@
  * the thread that drops it. Weights may outlive the store, but not their device. */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/device/device.h"
-#include "gk/gk.h"
+#include "daemon/weights/model.h"
 #include "ipc/msg.h"
-#include "ipc/shm.h"
 
 struct store;
 struct store_model; /* a held generation of a model */
-struct store_tally;
-
-/* One generation of one weight. Fields are read-only once published. */
-struct weight {
-    _Atomic uint32_t n_refs;
-    uint64_t slot_id; /* given by store_publish() */
-    uint64_t generation;
-    char name[MSG_NAME_BYTES]; /* MODEL/module.path */
-    struct gk_desc desc;
-    const struct gk_layout *layout;
-    enum dtype act_dtype;
-    struct device *device;
-    struct region packed;
-    _Atomic uint64_t n_requests; /* served so far; a reload carries it over */
-
-    struct store_tally *tally; /* these two are the store's */
-    _Atomic bool is_retired;
-};
-
-/* One generation of a model: what a loader builds and the store publishes as a whole. */
-struct model {
-    char name[MSG_NAME_BYTES];
-    char path[MSG_PATH_BYTES];
-    struct device *device;
-    enum dtype act_dtype;
-    uint64_t generation;     /* given by store_publish() */
-    struct weight **weights; /* owned references; store_publish() sorts them by name */
-    uint32_t n_weights;
-    char **warnings; /* owned */
-    uint32_t n_warnings;
-    double load_seconds;
-};
 
 /* store_new() - empty. 0 or -ENOMEM. store_free() - drops the models; NULL in, NULL out. */
 int store_new(struct store **ret_store) GD_MUST_CHECK;
 struct store *store_free(struct store *store);
-
-/* weight_new() - n_refs 1, no memory yet. weight_unref() frees region and struct with the last one.
- */
-int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
-struct weight *weight_ref(struct weight *weight);
-struct weight *weight_unref(struct weight *weight);
-
-struct model *model_free(struct model *model); /* drops its weights' references */
 
 /* store_publish() - make the model visible, replacing any generation of that name; takes it over on
  * success. Weights that exist under the same name with the same n and k keep their slot id.
@@ -90,13 +47,17 @@ struct store_model *store_hold(struct store *store, const char *name);
 const struct model *store_held(const struct store_model *held);
 void store_release(struct store_model *held);
 
+/* store_hold_all() - all models, or the one that is named (name: NULL or "" for all), in a malloc'd
+ * array: the caller releases each and frees it. 0 or -ENOMEM. */
+int store_hold_all(struct store *store, const char *name, struct store_model ***ret_held,
+                   uint32_t *ret_n) GD_MUST_CHECK;
+
 /* Snapshots for replies; malloc'd arrays the caller frees. model: NULL or "" for all.
  * 0, -ENOMEM, or STATUS_NOT_FOUND when a model is named that is not there. */
 int store_list_models(struct store *store, struct msg_model **ret_models,
                       uint32_t *ret_n) GD_MUST_CHECK;
 int store_list_weights(struct store *store, const char *model, struct msg_weight **ret_weights,
                        uint32_t *ret_n, struct reason *why) GD_MUST_CHECK;
-void weight_describe(const struct weight *weight, struct msg_weight *ret_message);
 
 struct store_totals {
     uint64_t n_models;

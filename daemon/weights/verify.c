@@ -33,10 +33,12 @@ struct worst {
 
 static bool is_same_desc(const struct gk_desc *a, const struct gk_desc *b)
 {
-    return a->n == b->n && a->k == b->k && a->kind == b->kind && a->value_dtype == b->value_dtype &&
-           a->bits == b->bits && a->group_size == b->group_size &&
-           a->scale_dtype == b->scale_dtype && a->is_symmetric == b->is_symmetric &&
-           a->bias_dtype == b->bias_dtype;
+    return a->n == b->n && a->k == b->k && a->code == b->code && a->group_n == b->group_n &&
+           a->group_k == b->group_k && a->scale_dtype == b->scale_dtype &&
+           a->has_zeros == b->has_zeros && a->has_perm == b->has_perm &&
+           a->column_scale == b->column_scale && a->act == b->act &&
+           a->is_act_scale_pow2 == b->is_act_scale_pow2 && a->act_scale == b->act_scale &&
+           a->act_zero == b->act_zero && a->bias_dtype == b->bias_dtype;
 }
 
 /* Rows of n_cols elements; names the first that differs. */
@@ -62,16 +64,26 @@ static int compare_canonical(const char *weight, const struct gk_canonical *pack
                              const struct gk_canonical *read, struct reason *why)
 {
     const struct gk_desc *desc = &read->desc;
-    int r;
-    if (desc->kind == GK_KIND_PLAIN) {
-        r = compare_bits(weight, "value", packed->values, read->values, desc->n, desc->k,
-                         dtype_bytes(desc->value_dtype), why);
-    } else {
-        r = compare_bits(weight, "code", packed->codes, read->codes, desc->n, desc->k, 1, why);
-        if (r == 0) {
-            r = compare_bits(weight, "scale", packed->scales, read->scales, gk_desc_groups(desc),
-                             desc->n, dtype_bytes(desc->scale_dtype), why);
-        }
+    bool is_plain = gk_code_is_plain(desc->code);
+    uint32_t n_groups = gk_desc_groups(desc);
+    uint32_t n_columns = gk_desc_scale_columns(desc);
+    int r = compare_bits(weight, is_plain ? "value" : "code", packed->codes, read->codes, desc->n,
+                         desc->k, is_plain ? gk_code_bits(desc->code) / 8 : 1, why);
+    if (r == 0) {
+        r = compare_bits(weight, "scale", packed->scales, read->scales, n_groups, n_columns,
+                         dtype_bytes(desc->scale_dtype), why);
+    }
+    if (r == 0 && desc->has_zeros) {
+        r = compare_bits(weight, "zero point", packed->zeros, read->zeros, n_groups, n_columns, 1,
+                         why);
+    }
+    if (r == 0 && desc->has_perm) {
+        r = compare_bits(weight, "act-order", packed->perm, read->perm, 1, desc->k,
+                         sizeof(*read->perm), why);
+    }
+    if (r == 0 && desc->column_scale != GK_COLUMN_SCALE_NONE) {
+        r = compare_bits(weight, "column scale", packed->column_scales, read->column_scales, 1,
+                         desc->n, sizeof(*read->column_scales), why);
     }
     if (r == 0 && desc->bias_dtype != DTYPE_NONE) {
         r = compare_bits(weight, "bias", packed->bias, read->bias, 1, desc->n,
@@ -184,7 +196,11 @@ static int run_kernel(const struct weight *weight, const struct trial *trial,
     if (!workspace) {
         return err_raise(-ENOMEM);
     }
-    const struct gk_launch launch = {*problem, weight->packed.base, x_rows, y_rows, workspace};
+    const struct gk_launch launch = {.problem = *problem,
+                                     .packed = weight->packed.base,
+                                     .x_rows = x_rows,
+                                     .y_rows = y_rows,
+                                     .workspace = workspace};
     kernel->prepare(&launch, 0, 1);
     kernel->run(&launch, 0, 1);
     return 0;
@@ -207,8 +223,8 @@ static double relative_error(const float *y, const double *reference, uint64_t n
 static int check_product(const struct weight *weight, const struct trial *trial, uint32_t m,
                          struct worst *worst, struct reason *why)
 {
-    const struct gk_problem problem = {weight->desc, weight->layout, m, weight->act_dtype,
-                                       DTYPE_F32};
+    const struct gk_problem problem = {weight->desc, weight->layout,           m, weight->act_dtype,
+                                       DTYPE_F32,    weight->device->cuda_arch};
     const struct gk_kernel *kernel;
     int r = gk_select(&problem, &kernel, why);
     if (r == 0) {

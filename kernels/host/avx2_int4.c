@@ -175,4 +175,4 @@ static const struct host_ops ops = {
 /* Measured on Zen 3, see tests/bench/results. */
 static const struct host_rates rates = {.weight_gbps = 9.5, .gflops = 50.0};
 
-HOST_ROW(avx2_int4_gemm_group, GK_KIND_INT, ops, rates, "64n x 1m or 32n x 2m, k128")
+HOST_ROW(avx2_int4_gemm_group, false, ops, rates, "64n x 1m or 32n x 2m, k128")

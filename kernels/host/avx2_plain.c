@@ -111,4 +111,4 @@ static const struct host_ops ops = {
 /* Estimates, by the AVX2 kernel for 4 bits. */
 static const struct host_rates rates = {.weight_gbps = 10.0, .gflops = 50.0};
 
-HOST_ROW(avx2_plain_gemm, GK_KIND_PLAIN, ops, rates, "64n x 1m or 32n x 2m, k128")
+HOST_ROW(avx2_plain_gemm, true, ops, rates, "64n x 1m or 32n x 2m, k128")

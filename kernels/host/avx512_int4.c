@@ -89,4 +89,4 @@ static const struct host_ops ops = {
 /* Estimates, by the AVX2 kernel for 4 bits. */
 static const struct host_rates rates = {.weight_gbps = 12.0, .gflops = 80.0};
 
-HOST_ROW(avx512_int4_gemm_group, GK_KIND_INT, ops, rates, "64n x 4m, k128")
+HOST_ROW(avx512_int4_gemm_group, false, ops, rates, "64n x 4m, k128")

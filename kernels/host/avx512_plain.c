@@ -99,4 +99,4 @@ static const struct host_ops ops = {
 /* Estimates, by the AVX2 kernel for 4 bits. */
 static const struct host_rates rates = {.weight_gbps = 12.0, .gflops = 80.0};
 
-HOST_ROW(avx512_plain_gemm, GK_KIND_PLAIN, ops, rates, "64n x 4m, k128")
+HOST_ROW(avx512_plain_gemm, true, ops, rates, "64n x 4m, k128")

@@ -48,11 +48,11 @@ void host_prepare(const struct gk_launch *launch, const struct host_ops *ops, ui
 static void run_group(const struct host_ops *ops, const struct gk_problem *problem,
                       struct host_block *block, uint32_t n_k, struct totals *totals)
 {
-    bool is_int = problem->desc.kind == GK_KIND_INT;
+    bool is_plain = gk_code_is_plain(problem->desc.code);
     uint32_t row_bytes = host_panel_shape(&problem->desc).row_bytes;
     for (uint32_t i_k = 0; i_k < n_k; i_k += HOST_BLOCK_K) {
         block->n_k = (uint32_t)num_min(HOST_BLOCK_K, n_k - i_k);
-        (is_int ? ops->int4_block : ops->plain_block)(block, totals->values[0]);
+        (is_plain ? ops->plain_block : ops->int4_block)(block, totals->values[0]);
         block->weights += (uint64_t)block->n_k * row_bytes;
         block->x += block->n_k;
     }
@@ -64,20 +64,20 @@ static void run_groups(const struct host_ops *ops, const struct gk_launch *launc
     const struct gk_problem *problem = &launch->problem;
     const struct gk_desc *desc = &problem->desc;
     struct host_block block = {.weights = panel,
-                               .value_dtype = desc->value_dtype,
+                               .value_dtype = gk_code_dtype(desc->code),
                                .x = launch->workspace,
                                .x_stride_elems = x_stride_elems(desc),
                                .m = problem->m};
-    if (desc->kind == GK_KIND_PLAIN) {
+    if (gk_code_is_plain(desc->code)) {
         run_group(ops, problem, &block, desc->k, totals);
         return;
     }
     const uint8_t *scales = panel + host_panel_shape(desc).scales_offset;
     _Alignas(64) float values[HOST_PANEL_N];
     block.scales = values;
-    for (uint64_t i_k = 0; i_k < desc->k; i_k += desc->group_size) {
+    for (uint64_t i_k = 0; i_k < desc->k; i_k += desc->group_k) {
         ops->widen(scales, desc->scale_dtype, HOST_PANEL_N, values);
-        run_group(ops, problem, &block, (uint32_t)num_min(desc->group_size, desc->k - i_k), totals);
+        run_group(ops, problem, &block, (uint32_t)num_min(desc->group_k, desc->k - i_k), totals);
         scales += HOST_PANEL_N * dtype_bytes(desc->scale_dtype);
     }
 }

@@ -38,7 +38,7 @@ struct host_ops {
 };
 
 /* What a registry row is made of; see rows.c. */
-int host_can_implement(const struct gk_problem *problem, enum isa isa, enum gk_kind kind,
+int host_can_implement(const struct gk_problem *problem, enum isa isa, bool is_plain,
                        struct reason *why);
 uint64_t host_workspace_bytes(const struct gk_problem *problem);
 void host_prepare(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_part,

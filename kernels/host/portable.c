@@ -95,5 +95,5 @@ static const struct host_ops ops = {
 /* A library call for each multiply-add, on a CPU with FMA hardware. */
 static const struct host_rates rates = {.weight_gbps = 0.3, .gflops = 1.0};
 
-HOST_ROW(portable_int4_gemm_group, GK_KIND_INT, ops, rates, "64n x 1m, k128")
-HOST_ROW(portable_plain_gemm, GK_KIND_PLAIN, ops, rates, "64n x 1m, k128")
+HOST_ROW(portable_int4_gemm_group, false, ops, rates, "64n x 1m, k128")
+HOST_ROW(portable_plain_gemm, true, ops, rates, "64n x 1m, k128")

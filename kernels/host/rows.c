@@ -9,12 +9,12 @@ static bool is_float(enum dtype dtype)
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
 }
 
-static int check_layout(const struct gk_problem *problem, enum gk_kind kind, struct reason *why)
+static int check_layout(const struct gk_problem *problem, bool is_plain, struct reason *why)
 {
-    const struct gk_layout *wanted = kind == GK_KIND_INT ? &host_int4_layout : &host_plain_layout;
-    if (problem->desc.kind != kind) {
+    const struct gk_layout *wanted = is_plain ? &host_plain_layout : &host_int4_layout;
+    if (!wanted->fits(&problem->desc)) {
         return reason_set(why, STATUS_UNSUPPORTED, "it is for %s weights",
-                          kind == GK_KIND_INT ? "integer" : "plain");
+                          is_plain ? "plain" : "symmetric 4-bit");
     }
     if (problem->layout != wanted) {
         return reason_set(why, STATUS_UNSUPPORTED, "it reads the layout %s, not %s", wanted->tag,
@@ -23,10 +23,10 @@ static int check_layout(const struct gk_problem *problem, enum gk_kind kind, str
     return 0;
 }
 
-int host_can_implement(const struct gk_problem *problem, enum isa isa, enum gk_kind kind,
+int host_can_implement(const struct gk_problem *problem, enum isa isa, bool is_plain,
                        struct reason *why)
 {
-    int r = check_layout(problem, kind, why);
+    int r = check_layout(problem, is_plain, why);
     if (r != 0) {
         return r;
     }

@@ -12,10 +12,10 @@ extern const struct gk_kernel avx512_plain_gemm;
 
 /* HOST_ROW() - define a registry row from a host_ops and host_rates. The functions of a row get no
  * context, so each row has its own four, which only name the row's constants. */
-#define HOST_ROW(row, kernel_kind, host_ops, host_rates, tile_text)                                \
+#define HOST_ROW(row, is_plain, host_ops, host_rates, tile_text)                                   \
     static int row##_can_implement(const struct gk_problem *problem, struct reason *why)           \
     {                                                                                              \
-        return host_can_implement(problem, (host_ops).isa, kernel_kind, why);                      \
+        return host_can_implement(problem, (host_ops).isa, is_plain, why);                         \
     }                                                                                              \
     static double row##_predicted_usec(const struct gk_problem *problem, uint32_t n_threads)       \
     {                                                                                              \

@@ -25,7 +25,8 @@ static uint32_t shift_of(uint32_t i_column)
 
 static bool fits(const struct gk_desc *desc)
 {
-    return desc->kind == GK_KIND_INT && desc->bits == 4 && desc->is_symmetric;
+    return desc->code == GK_CODE_U4 && !desc->has_zeros && !desc->has_perm && desc->group_n == 1 &&
+           desc->column_scale == GK_COLUMN_SCALE_NONE && desc->act == GK_ACT_FLOAT;
 }
 
 /* codes: the panel's columns, k apart; rows: where row i_k of the panel goes. */
@@ -54,7 +55,7 @@ static void pack(const struct gk_canonical *canonical, void *packed)
         uint64_t first = (uint64_t)i_panel * HOST_PANEL_N;
         uint32_t n_columns = (uint32_t)num_min(HOST_PANEL_N, desc->n - first);
         for (uint32_t i_k = 0; i_k < desc->k; i_k += K_STEP) {
-            pack_step(canonical->codes + first * desc->k + i_k, desc->k, n_columns,
+            pack_step((const uint8_t *)canonical->codes + first * desc->k + i_k, desc->k, n_columns,
                       (uint32_t)num_min(K_STEP, desc->k - i_k),
                       panel + (uint64_t)i_k * shape.row_bytes, shape.row_bytes);
         }
@@ -70,7 +71,7 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
         const uint8_t *byte = (const uint8_t *)packed + i_n / HOST_PANEL_N * shape.panel_bytes +
                               byte_of(i_n % HOST_PANEL_N);
-        uint8_t *codes = canonical->codes + (uint64_t)i_n * desc->k;
+        uint8_t *codes = (uint8_t *)canonical->codes + (uint64_t)i_n * desc->k;
         uint32_t shift = shift_of(i_n % HOST_PANEL_N);
         for (uint32_t i_k = 0; i_k < desc->k; i_k++, byte += shape.row_bytes) {
             codes[i_k] = *byte >> shift & 15;

@@ -15,8 +15,7 @@ struct columns {
 
 static uint32_t row_bytes(const struct gk_desc *desc)
 {
-    return HOST_PANEL_N * (desc->kind == GK_KIND_INT ? desc->bits : dtype_bits(desc->value_dtype)) /
-           8;
+    return HOST_PANEL_N * gk_code_bits(desc->code) / 8;
 }
 
 struct host_panel_shape host_panel_shape(const struct gk_desc *desc)
@@ -25,7 +24,7 @@ struct host_panel_shape host_panel_shape(const struct gk_desc *desc)
         .n_panels = (uint32_t)num_div_up(desc->n, HOST_PANEL_N),
         .row_bytes = row_bytes(desc),
     };
-    uint64_t scale_bytes = dtype_bytes(desc->kind == GK_KIND_INT ? desc->scale_dtype : DTYPE_NONE);
+    uint64_t scale_bytes = dtype_bytes(desc->scale_dtype);
     uint64_t bias_bytes = dtype_bytes(desc->bias_dtype);
     shape.scales_offset = num_align_up((uint64_t)desc->k * shape.row_bytes, ALIGNMENT);
     shape.bias_offset = shape.scales_offset + gk_desc_groups(desc) * HOST_PANEL_N * scale_bytes;
@@ -86,7 +85,7 @@ void host_panel_pack_columns(const struct gk_canonical *canonical, void *packed)
 {
     const struct gk_desc *desc = &canonical->desc;
     struct host_panel_shape shape = host_panel_shape(desc);
-    if (desc->kind == GK_KIND_INT) {
+    if (!gk_code_is_plain(desc->code)) {
         struct columns scales = scale_columns(desc, &shape);
         pack_columns(&scales, &shape, desc->n, canonical->scales, packed);
     }
@@ -100,7 +99,7 @@ void host_panel_unpack_columns(const void *packed, struct gk_canonical *canonica
 {
     const struct gk_desc *desc = &canonical->desc;
     struct host_panel_shape shape = host_panel_shape(desc);
-    if (desc->kind == GK_KIND_INT) {
+    if (!gk_code_is_plain(desc->code)) {
         struct columns scales = scale_columns(desc, &shape);
         unpack_columns(&scales, &shape, desc->n, packed, canonical->scales);
     }

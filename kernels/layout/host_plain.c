@@ -9,7 +9,7 @@
 
 static bool fits(const struct gk_desc *desc)
 {
-    return desc->kind == GK_KIND_PLAIN && host_panel_shape(desc).row_bytes != 0;
+    return gk_code_is_plain(desc->code);
 }
 
 /* A transposition of 16- or 32-bit elements. source: n_columns columns, k apart. */
@@ -28,13 +28,13 @@ static void pack(const struct gk_canonical *canonical, void *packed)
 {
     const struct gk_desc *desc = &canonical->desc;
     struct host_panel_shape shape = host_panel_shape(desc);
-    uint32_t elem_bytes = dtype_bytes(desc->value_dtype);
+    uint32_t elem_bytes = gk_code_bits(desc->code) / 8;
     uint64_t column_bytes = (uint64_t)desc->k * elem_bytes;
     for (uint32_t i_panel = 0; i_panel < shape.n_panels; i_panel++) {
         char *panel = (char *)packed + i_panel * shape.panel_bytes;
         uint64_t first = (uint64_t)i_panel * HOST_PANEL_N;
         uint32_t n_columns = (uint32_t)num_min(HOST_PANEL_N, desc->n - first);
-        const char *columns = (const char *)canonical->values + first * column_bytes;
+        const char *columns = (const char *)canonical->codes + first * column_bytes;
         if (n_columns < HOST_PANEL_N) {
             memset(panel, 0, shape.scales_offset);
         }
@@ -51,8 +51,8 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
     struct host_panel_shape shape = host_panel_shape(desc);
-    uint32_t elem_bytes = dtype_bytes(desc->value_dtype);
-    char *value = canonical->values;
+    uint32_t elem_bytes = gk_code_bits(desc->code) / 8;
+    char *value = canonical->codes;
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
         const char *source = (const char *)packed + i_n / HOST_PANEL_N * shape.panel_bytes +
                              (uint64_t)(i_n % HOST_PANEL_N) * elem_bytes;

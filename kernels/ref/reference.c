@@ -6,15 +6,33 @@
 
 #include "gk/gk.h"
 #include "ipc/base/num.h"
+#include "kernels/canonical.h"
 #include "kernels/scalar.h"
 
 #define K_STEP 64u
 
-static void add_step(const double *w, const void *x, enum dtype x_dtype, uint64_t i_x, uint32_t n_k,
+/* A step of k: the weights of one column and the elements of x that they multiply. */
+struct step {
+    uint32_t n_k;
+    double w[K_STEP];
+    uint32_t i_x[K_STEP];
+};
+
+static void fill_step(const struct gk_canonical *canonical, uint32_t i_n, uint32_t i_k,
+                      struct step *step)
+{
+    step->n_k = (uint32_t)num_min(K_STEP, canonical->desc.k - i_k);
+    for (uint32_t i = 0; i < step->n_k; i++) {
+        step->w[i] = canonical_value_at(canonical, i_n, i_k + i);
+        step->i_x[i] = canonical->desc.has_perm ? canonical->perm[i_k + i] : i_k + i;
+    }
+}
+
+static void add_step(const struct step *step, const void *x, enum dtype x_dtype, uint64_t i_row,
                      double *sum)
 {
-    for (uint32_t i = 0; i < n_k; i++) {
-        *sum += (double)scalar_load(x, x_dtype, i_x + i) * w[i];
+    for (uint32_t i = 0; i < step->n_k; i++) {
+        *sum += (double)scalar_load(x, x_dtype, i_row + step->i_x[i]) * step->w[i];
     }
 }
 
@@ -25,13 +43,10 @@ static void column(const struct gk_canonical *canonical, uint32_t i_n, const voi
     uint32_t n = canonical->desc.n;
     uint32_t k = canonical->desc.k;
     for (uint32_t i_k = 0; i_k < k; i_k += K_STEP) {
-        double w[K_STEP];
-        uint32_t n_k = (uint32_t)num_min(K_STEP, k - i_k);
-        for (uint32_t i = 0; i < n_k; i++) {
-            w[i] = gk_canonical_value(canonical, i_n, i_k + i);
-        }
+        struct step step;
+        fill_step(canonical, i_n, i_k, &step);
         for (uint32_t i_m = 0; i_m < m; i_m++) {
-            add_step(w, x, x_dtype, i_m * x_stride_elems + i_k, n_k, &y[(uint64_t)i_m * n + i_n]);
+            add_step(&step, x, x_dtype, i_m * x_stride_elems, &y[(uint64_t)i_m * n + i_n]);
         }
     }
     if (canonical->bias != NULL) {

@@ -1,10 +1,14 @@
-/* bench-service.c - what the service costs and brings, through the real daemon.
+/* bench-service.c - what the service costs and brings, through the real daemon with its default
+ * configuration.
  *
  *   round trips   one row of a tiny weight, one at a time: what is measured is the way there and
- * back throughput    1, 4 and 16 client processes, each one row at a time on one int4 weight,
- * batching on against off
+ *                 back. Both paths take turns of TURN_ROUNDS, so that whatever else the machine
+ *                 does falls on both. The client pauses between two requests: not at all, as a
+ *                 thinking decoder (busy), or so long that everybody sleeps.
+ *   throughput    1, 4 and 16 client processes, each one row at a time on one int4 weight. Two
+ *                 daemons, batching on and off, take turns as well; an idle one uses no CPU.
  *
- * Usage: bench-service [--quick]. Prints a table; tests/bench/run keeps it with date and machine.
+ * Usage: bench-service [--quick]. Prints tables; tests/bench/run keeps them with date and machine.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,6 +29,8 @@
 #define BIG_K         4096u
 #define N_WARM_UP     200u
 #define N_CLIENTS_MAX 16u
+#define TURN_ROUNDS   100u
+#define SPANS_MAX     9u /* of one throughput figure, which is their median */
 
 struct span { /* of the clients of one measurement */
     atomic_uint n_ready;
@@ -89,9 +95,6 @@ static void stop(struct fixture *fixture)
     fixture_finish(fixture);
 }
 
-/* ---- round trips -------------------------------------------------------------------------------
- */
-
 static int compare_doubles(const void *a, const void *b)
 {
     double left = *(const double *)a;
@@ -105,44 +108,115 @@ static double percentile(double *values, uint32_t n, uint32_t percent)
     return values[(uint64_t)(n - 1) * percent / 100];
 }
 
-static void measure_round_trip(const struct fixture *fixture, enum gemmd_path path,
-                               const char *label, uint32_t n_rounds)
-{
+/* ---- round trips -------------------------------------------------------------------------------
+ */
+
+struct pause {
+    double seconds;
+    bool is_busy; /* the client computes meanwhile; else it sleeps */
+};
+
+/* One path's times for one pause. */
+struct trips {
     struct request request;
-    struct gemmd_result result;
-    double *usec = calloc(n_rounds, sizeof(*usec));
-    double *run_usec = calloc(n_rounds, sizeof(*run_usec));
-    if (usec == NULL || run_usec == NULL) {
+    uint32_t n;
+    double *usec;
+    double *run_usec; /* the daemon's launch alone */
+};
+
+static void trips_init(struct trips *trips, const struct fixture *fixture, enum gemmd_path path,
+                       uint32_t n_max)
+{
+    *trips = (struct trips){0};
+    trips->usec = calloc(n_max, sizeof(*trips->usec));
+    trips->run_usec = calloc(n_max, sizeof(*trips->run_usec));
+    if (trips->usec == NULL || trips->run_usec == NULL) {
         fixture_fail(fixture, "out of memory");
     }
-    request_init(&request, fixture, path);
-    for (uint32_t i = 0; i < N_WARM_UP; i++) {
-        request_run(&request, fixture, &result);
-    }
-    for (uint32_t i = 0; i < n_rounds; i++) {
-        double begin = fixture_now();
-        request_run(&request, fixture, &result);
-        usec[i] = (fixture_now() - begin) * 1e6;
-        run_usec[i] = (double)result.run_nsec / 1e3;
-    }
-    (void)printf("%-10s %8u %10.2f %10.2f %10.2f %12.2f\n", label, n_rounds,
-                 percentile(usec, n_rounds, 0), percentile(usec, n_rounds, 50),
-                 percentile(usec, n_rounds, 99), percentile(run_usec, n_rounds, 50));
-    free(usec);
-    free(run_usec);
-    gemmd_close(request.client);
+    request_init(&trips->request, fixture, path);
 }
 
-/* The worker polls for 1 ms before it sleeps, so that it is awake whenever the next request comes.
- */
-static void bench_round_trips(uint32_t n_rounds)
+static void trips_finish(struct trips *trips)
 {
+    gemmd_close(trips->request.client);
+    free(trips->usec);
+    free(trips->run_usec);
+}
+
+static void rest(const struct pause *pause)
+{
+    double end = fixture_now() + pause->seconds;
+    if (!pause->is_busy) {
+        fixture_sleep(pause->seconds);
+    }
+    while (fixture_now() < end) {
+    }
+}
+
+static void run_trip(struct trips *trips, const struct fixture *fixture, const struct pause *pause)
+{
+    struct gemmd_result result;
+    if (pause->seconds > 0) {
+        rest(pause);
+    }
+    double begin = fixture_now();
+    request_run(&trips->request, fixture, &result);
+    trips->usec[trips->n] = (fixture_now() - begin) * 1e6;
+    trips->run_usec[trips->n++] = (double)result.run_nsec / 1e3;
+}
+
+static void print_trips(struct trips *trips, const char *label, const struct pause *pause)
+{
+    (void)printf("%-8s %7.0f us %-5s %8u %9.2f %9.2f %9.2f %11.2f\n", label, pause->seconds * 1e6,
+                 pause->is_busy ? "busy" : "", trips->n, percentile(trips->usec, trips->n, 0),
+                 percentile(trips->usec, trips->n, 50), percentile(trips->usec, trips->n, 99),
+                 percentile(trips->run_usec, trips->n, 50));
+}
+
+static void compare_paths(const struct fixture *fixture, const struct pause *pause,
+                          uint32_t n_rounds)
+{
+    static const struct pause none = {0};
+    struct trips ring;
+    struct trips zeromq;
+    trips_init(&ring, fixture, GEMMD_PATH_RING, n_rounds + TURN_ROUNDS);
+    trips_init(&zeromq, fixture, GEMMD_PATH_ZEROMQ, n_rounds + TURN_ROUNDS);
+    for (uint32_t i = 0; i < TURN_ROUNDS; i++) { /* caches, and what the waits learn */
+        run_trip(&ring, fixture, &none);
+        run_trip(&zeromq, fixture, &none);
+    }
+    ring.n = zeromq.n = 0;
+    while (ring.n < n_rounds) {
+        for (uint32_t i = 0; i < TURN_ROUNDS; i++) {
+            run_trip(&ring, fixture, pause);
+        }
+        for (uint32_t i = 0; i < TURN_ROUNDS; i++) {
+            run_trip(&zeromq, fixture, pause);
+        }
+    }
+    print_trips(&ring, "ring", pause);
+    print_trips(&zeromq, "zeromq", pause);
+    (void)printf("  zeromq / ring: %.1f at p50, %.1f at p99\n",
+                 percentile(zeromq.usec, zeromq.n, 50) / percentile(ring.usec, ring.n, 50),
+                 percentile(zeromq.usec, zeromq.n, 99) / percentile(ring.usec, ring.n, 99));
+    (void)fflush(stdout);
+    trips_finish(&ring);
+    trips_finish(&zeromq);
+}
+
+static void bench_round_trips(bool is_quick)
+{
+    static const struct pause none = {0};
+    static const struct pause thought = {.seconds = 50e-6, .is_busy = true};
+    static const struct pause nap = {.seconds = 5e-3};
     struct fixture fixture;
-    start(&fixture, TINY_N, TINY_K, "spin_usec = 1000\n");
-    (void)printf("round trip, one row of int4 %ux%u\n%-10s %8s %10s %10s %10s %12s\n", TINY_N,
-                 TINY_K, "path", "rounds", "min us", "p50 us", "p99 us", "launch p50");
-    measure_round_trip(&fixture, GEMMD_PATH_RING, "ring", n_rounds);
-    measure_round_trip(&fixture, GEMMD_PATH_ZEROMQ, "zeromq", n_rounds);
+    start(&fixture, TINY_N, TINY_K, NULL);
+    (void)printf("round trip, one row of int4 g128 %ux%u\n%-8s %16s %8s %9s %9s %9s %11s\n", TINY_N,
+                 TINY_K, "path", "pause before", "rounds", "min us", "p50 us", "p99 us",
+                 "launch p50");
+    compare_paths(&fixture, &none, is_quick ? 500 : 20000);
+    compare_paths(&fixture, &thought, is_quick ? 200 : 5000);
+    compare_paths(&fixture, &nap, is_quick ? 100 : 500);
     stop(&fixture);
 }
 
@@ -200,24 +274,64 @@ static double run_clients(const struct fixture *fixture, struct span *span, uint
     return (double)atomic_load(&span->n_products) / took;
 }
 
-static void bench_throughput(struct span *span, bool is_batching, double seconds)
+/* One daemon's figures for one number of clients. */
+struct rates {
+    double products[SPANS_MAX]; /* a second */
+    double n_requests;
+    double n_launches;
+};
+
+static void add_span(struct rates *rates, uint32_t i_span, const struct fixture *fixture,
+                     struct span *span, uint32_t n_clients, double seconds)
+{
+    struct status_counts before;
+    struct status_counts after;
+    status_counts_read(fixture, &before);
+    rates->products[i_span] = run_clients(fixture, span, n_clients, seconds);
+    status_counts_read(fixture, &after);
+    rates->n_requests += (double)(after.n_ok - before.n_ok);
+    rates->n_launches += (double)(after.n_launches - before.n_launches);
+}
+
+static void print_rates(const char *label, uint32_t n_clients, struct rates *rates,
+                        uint32_t n_spans, double alone)
+{
+    double rate = percentile(rates->products, n_spans, 50);
+    (void)printf("%-8s %8u %12.1f %9.2f %16.2f %10.2f\n", label, n_clients, rate,
+                 rate * 2 * BIG_N * BIG_K / 1e9, rates->n_requests / rates->n_launches,
+                 rate / alone);
+}
+
+static void bench_throughput(struct span *span, bool is_quick)
 {
     static const uint32_t counts[] = {1, 4, N_CLIENTS_MAX};
-    struct fixture fixture;
-    start(&fixture, BIG_N, BIG_K, is_batching ? "batching = yes\n" : "batching = no\n");
+    uint32_t n_spans = is_quick ? 1 : SPANS_MAX;
+    double seconds = is_quick ? 0.2 : 0.5;
+    double alone = 0;
+    struct fixture on;
+    struct fixture off;
+    start(&on, BIG_N, BIG_K, "batching = yes\n");
+    start(&off, BIG_N, BIG_K, "batching = no\n");
+    (void)printf("\none row at a time on int4 g128 %ux%u, median of %u spans of %.1f s\n"
+                 "%-8s %8s %12s %9s %16s %10s\n",
+                 BIG_N, BIG_K, n_spans, seconds, "batching", "clients", "products/s", "GFLOP/s",
+                 "requests/launch", "vs 1 alone");
     for (uint32_t i = 0; i < ARRAY_LENGTH(counts); i++) {
-        struct status_counts before;
-        struct status_counts after;
-        status_counts_read(&fixture, &before);
-        double rate = run_clients(&fixture, span, counts[i], seconds);
-        status_counts_read(&fixture, &after);
-        double n_launches = (double)(after.n_launches - before.n_launches);
-        (void)printf("%-10s %8u %12.1f %12.2f %16.2f\n", is_batching ? "on" : "off", counts[i],
-                     rate, rate * 2 * BIG_N * BIG_K / 1e9,
-                     (rate * seconds + counts[i]) / n_launches);
+        struct rates with = {0};
+        struct rates without = {0};
+        for (uint32_t j = 0; j < n_spans; j++) {
+            add_span(&with, j, &on, span, counts[i], seconds);
+            add_span(&without, j, &off, span, counts[i], seconds);
+        }
+        double off_rate = percentile(without.products, n_spans, 50);
+        alone = i == 0 ? off_rate : alone;
+        print_rates("on", counts[i], &with, n_spans, alone);
+        print_rates("off", counts[i], &without, n_spans, alone);
+        (void)printf("  on / off: %.2f\n", percentile(with.products, n_spans, 50) / off_rate);
         (void)fflush(stdout);
     }
-    stop(&fixture);
+    stop(&on);
+    stop(&off);
 }
 
 int main(int argc, char **argv)
@@ -233,11 +347,8 @@ int main(int argc, char **argv)
         perror("mmap");
         return 1;
     }
-    bench_round_trips(is_quick ? 500 : 10000);
-    (void)printf("\none row at a time on int4 g128 %ux%u\n%-10s %8s %12s %12s %16s\n", BIG_N, BIG_K,
-                 "batching", "clients", "products/s", "GFLOP/s", "requests/launch");
-    bench_throughput(span, true, is_quick ? 0.2 : 3.0);
-    bench_throughput(span, false, is_quick ? 0.2 : 3.0);
+    bench_round_trips(is_quick);
+    bench_throughput(span, is_quick);
     (void)munmap(span, sizeof(*span));
     return 0;
 }

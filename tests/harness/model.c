@@ -39,14 +39,14 @@ static void int4_init(struct gk_canonical *canonical, uint32_t n, uint32_t k, ui
 {
     const struct gk_desc desc = {.n = n,
                                  .k = k,
-                                 .kind = GK_KIND_INT,
-                                 .bits = 4,
-                                 .group_size = group_size,
-                                 .scale_dtype = DTYPE_F16,
-                                 .is_symmetric = true};
+                                 .code = GK_CODE_U4,
+                                 .group_n = 1,
+                                 .group_k = group_size,
+                                 .scale_dtype = DTYPE_F16};
     need(gk_canonical_alloc(canonical, &desc) == 0, "gk_canonical_alloc");
+    uint8_t *codes = canonical->codes;
     for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
-        canonical->codes[i] = (uint8_t)(test_random(random) % 16);
+        codes[i] = (uint8_t)(test_random(random) % 16);
     }
     uint16_t *scales = canonical->scales;
     for (uint64_t i = 0; i < (uint64_t)gk_desc_groups(&desc) * n; i++) {
@@ -56,10 +56,9 @@ static void int4_init(struct gk_canonical *canonical, uint32_t n, uint32_t k, ui
 
 static void plain_init(struct gk_canonical *canonical, uint32_t n, uint32_t k, uint64_t *random)
 {
-    const struct gk_desc desc = {
-        .n = n, .k = k, .kind = GK_KIND_PLAIN, .value_dtype = DTYPE_F32, .bias_dtype = DTYPE_F32};
+    const struct gk_desc desc = {.n = n, .k = k, .code = GK_CODE_F32, .bias_dtype = DTYPE_F32};
     need(gk_canonical_alloc(canonical, &desc) == 0, "gk_canonical_alloc");
-    float *values = canonical->values;
+    float *values = canonical->codes;
     for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
         values[i] = (float)test_random_unit(random) * 0.1f;
     }
@@ -75,11 +74,12 @@ static void add_int4(struct tensor_file *file, const char *module,
 {
     uint32_t n = canonical->desc.n;
     uint32_t k = canonical->desc.k;
+    const uint8_t *by_column = canonical->codes;
     uint8_t *codes = malloc((size_t)n * k);
     need(codes != NULL, "malloc");
     for (uint32_t i_n = 0; i_n < n; i_n++) {
         for (uint32_t i_k = 0; i_k < k; i_k++) {
-            codes[(size_t)i_k * n + i_n] = canonical->codes[(size_t)i_n * k + i_k];
+            codes[(size_t)i_k * n + i_n] = by_column[(size_t)i_n * k + i_k];
         }
     }
     const struct gptq_layer layer = {.name = module,
@@ -99,7 +99,7 @@ static void add_plain(struct tensor_file *file, const char *module,
     char name[64];
     const uint64_t shape[] = {canonical->desc.n, canonical->desc.k};
     (void)snprintf(name, sizeof(name), "%s.weight", module);
-    tensor_file_add(file, name, "F32", 2, shape, canonical->values, shape[0] * shape[1] * 4);
+    tensor_file_add(file, name, "F32", 2, shape, canonical->codes, shape[0] * shape[1] * 4);
     (void)snprintf(name, sizeof(name), "%s.bias", module);
     tensor_file_add(file, name, "F32", 1, shape, canonical->bias, shape[0] * 4);
 }

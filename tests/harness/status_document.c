@@ -49,6 +49,7 @@ void status_counts_read(const struct fixture *fixture, struct status_counts *ret
         .n_fds = held(fixture, document, "fds"),
         .n_in_flight = number(fixture, worker, "in_flight"),
         .n_lanes = number(fixture, worker, "lanes"),
+        .n_ok = number(fixture, worker, "ok"),
         .n_launches = number(fixture, worker, "launches"),
         .n_shared_launches = number(fixture, worker, "shared_launches"),
         .n_bad_messages = number(fixture, counters, "bad_messages"),
@@ -69,4 +70,17 @@ void status_counts_settle(const struct fixture *fixture, uint64_t n_sessions,
         fixture_sleep(SETTLE_POLL_SECONDS);
         status_counts_read(fixture, ret_counts);
     }
+}
+
+bool status_counts_reach(const struct fixture *fixture, size_t counter, uint64_t n,
+                         double timeout_seconds, struct status_counts *ret_counts)
+{
+    const uint64_t *place = (const uint64_t *)((const uint8_t *)ret_counts + counter);
+    double deadline = fixture_now() + timeout_seconds;
+    status_counts_read(fixture, ret_counts);
+    while (*place < n && fixture_now() < deadline) {
+        fixture_sleep(SETTLE_POLL_SECONDS);
+        status_counts_read(fixture, ret_counts);
+    }
+    return *place >= n;
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tests/harness/fixture.h"
@@ -15,6 +17,7 @@ struct status_counts {
     uint64_t n_fds; /* charged to clients */
     uint64_t n_in_flight;
     uint64_t n_lanes;
+    uint64_t n_ok; /* requests that ended well */
     uint64_t n_launches;
     uint64_t n_shared_launches;
     uint64_t n_bad_messages;
@@ -30,3 +33,8 @@ void status_counts_read(const struct fixture *fixture, struct status_counts *ret
  * *ret_counts either way. */
 void status_counts_settle(const struct fixture *fixture, uint64_t n_sessions,
                           double timeout_seconds, struct status_counts *ret_counts);
+
+/* status_counts_reach() - until the counter at that offset of struct status_counts is at least n.
+ * False when timeout_seconds have passed; the last look is in *ret_counts either way. */
+bool status_counts_reach(const struct fixture *fixture, size_t counter, uint64_t n,
+                         double timeout_seconds, struct status_counts *ret_counts);

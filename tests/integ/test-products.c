@@ -17,8 +17,9 @@
 #include "tests/harness/product.h"
 #include "tests/harness/status_document.h"
 
-#define N_CROWD      6u
-#define N_CROWD_RUNS 120u
+#define N_CROWD       6u
+#define N_CROWD_RUNS  120u
+#define CROWD_SECONDS 20.0
 
 static const enum gemmd_dtype dtypes[] = {GEMMD_F32, GEMMD_F16, GEMMD_BF16};
 static const uint32_t row_counts[] = {0,  1,  7,  8,  15,  16,  17,  31, 32,
@@ -308,16 +309,9 @@ static bool crowd_member(uint32_t i_member)
     return true;
 }
 
-static void test_crowd(void **state)
+static void run_crowd(void)
 {
-#if defined(__SANITIZE_THREAD__)
-    skip(); /* TSan has no threads in a child that was forked beside threads (libzmq's) */
-#endif
-    (void)state;
-    struct status_counts before;
-    struct status_counts after;
     pid_t pids[N_CROWD];
-    status_counts_read(&fixture, &before);
     for (uint32_t i = 0; i < N_CROWD; i++) {
         pids[i] = fork();
         assert_true(pids[i] >= 0);
@@ -330,7 +324,22 @@ static void test_crowd(void **state)
         assert_int_equal(waitpid(pids[i], &child, 0), pids[i]);
         assert_int_equal(child, 0);
     }
-    status_counts_read(&fixture, &after);
+}
+
+static void test_crowd(void **state)
+{
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* TSan has no threads in a child that was forked beside threads (libzmq's) */
+#endif
+    (void)state;
+    struct status_counts before;
+    struct status_counts after;
+    status_counts_read(&fixture, &before);
+    double deadline = fixture_now() + CROWD_SECONDS;
+    do { /* sharing is likely, not certain: on a busy machine they may come one by one */
+        run_crowd();
+        status_counts_read(&fixture, &after);
+    } while (after.n_shared_launches == before.n_shared_launches && fixture_now() < deadline);
     assert_true(after.n_shared_launches > before.n_shared_launches);
 }
 

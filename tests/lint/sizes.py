@@ -14,7 +14,7 @@ from tree import refusal, run, skip
 
 FUNCTION_MAX, NINE_IN_TEN_MAX, FILE_MAX = 80, 60, 600
 EXCUSE = re.compile(r"long because", re.I)
-CTAGS = ["ctags", "--output-format=json", "--fields=+ne", "--languages=C", "--langmap=C:.c.h", "--kinds-C=f", "-f", "-"]
+CTAGS = ["ctags", "--output-format=json", "--fields=+ne", "--languages=C", "--langmap=C:.c.h.cu.cuh", "--kinds-C=f", "-f", "-"]
 
 
 def functions(tree, paths):

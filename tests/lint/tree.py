@@ -35,8 +35,8 @@ class Tree:
         return [path for path in self.files if path.endswith(suffixes)]
 
     def sources(self):
-        """Our own C sources and headers."""
-        return self.matching(".c", ".h")
+        """Our own C and CUDA sources and headers."""
+        return self.matching(".c", ".h", ".cu", ".cuh")
 
     def text(self, path):
         return (self.root / path).read_text(encoding="utf-8")

@@ -141,18 +141,14 @@ struct weight {
 static void weight_init(struct weight *weight, uint32_t n, uint32_t k, bool is_huge)
 {
     struct gk_canonical canonical;
-    weight->desc = (struct gk_desc){.n = n,
-                                    .k = k,
-                                    .kind = GK_KIND_INT,
-                                    .bits = 4,
-                                    .group_size = 128,
-                                    .scale_dtype = DTYPE_F16,
-                                    .is_symmetric = true};
+    weight->desc = (struct gk_desc){
+        .n = n, .k = k, .code = GK_CODE_U4, .group_n = 1, .group_k = 128, .scale_dtype = DTYPE_F16};
     if (gk_canonical_alloc(&canonical, &weight->desc) != 0) {
         exit(1);
     }
+    uint8_t *codes = canonical.codes;
     for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
-        canonical.codes[i] = (uint8_t)(i * 2654435761u >> 13 & 15);
+        codes[i] = (uint8_t)(i * 2654435761u >> 13 & 15);
     }
     for (uint64_t i = 0; i < (uint64_t)gk_desc_groups(&weight->desc) * n; i++) {
         ((uint16_t *)canonical.scales)[i] = 0x2000; /* 2^-7 */
@@ -234,7 +230,7 @@ static void bench_shape(struct team *team, const struct options *options, uint32
     weight_init(&weight, n, k, options->is_huge);
     uint16_t *x = calloc((uint64_t)GK_BATCH_ROWS_MAX * k, sizeof(*x));
     uint16_t *y = calloc((uint64_t)GK_BATCH_ROWS_MAX * n, sizeof(*y));
-    uint64_t workspace_bytes = gk_workspace_max(&weight.desc, weight.layout);
+    uint64_t workspace_bytes = gk_workspace_max(&weight.desc, weight.layout, 0);
     void *workspace = aligned_alloc(64, num_align_up(workspace_bytes, 64));
     const void *x_rows[GK_BATCH_ROWS_MAX];
     void *y_rows[GK_BATCH_ROWS_MAX];

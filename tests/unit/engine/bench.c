@@ -14,13 +14,12 @@
 static const struct gk_desc descs[N_WEIGHTS] = {
     [WEIGHT_INT4] = {.n = 200,
                      .k = 320,
-                     .kind = GK_KIND_INT,
-                     .bits = 4,
-                     .group_size = 64,
+                     .code = GK_CODE_U4,
+                     .group_n = 1,
+                     .group_k = 64,
                      .scale_dtype = DTYPE_F16,
-                     .is_symmetric = true,
                      .bias_dtype = DTYPE_F16},
-    [WEIGHT_PLAIN] = {.n = 72, .k = 96, .kind = GK_KIND_PLAIN, .value_dtype = DTYPE_BF16},
+    [WEIGHT_PLAIN] = {.n = 72, .k = 96, .code = GK_CODE_BF16},
 };
 
 static uint32_t random_bits(uint32_t *seed)
@@ -48,14 +47,15 @@ static void fill_canonical(struct gk_canonical *canonical, uint32_t seed)
 {
     const struct gk_desc *desc = &canonical->desc;
     uint64_t n_values = (uint64_t)desc->n * desc->k;
-    for (uint64_t i = 0; desc->kind == GK_KIND_PLAIN && i < n_values; i++) {
-        put_value(canonical->values, i, desc->value_dtype, random_value(&seed));
+    bool is_plain = gk_code_is_plain(desc->code);
+    for (uint64_t i = 0; is_plain && i < n_values; i++) {
+        put_value(canonical->codes, i, gk_code_dtype(desc->code), random_value(&seed));
     }
-    for (uint64_t i = 0; desc->kind == GK_KIND_INT && i < n_values; i++) {
-        canonical->codes[i] = random_bits(&seed) & 15u;
+    for (uint64_t i = 0; !is_plain && i < n_values; i++) {
+        ((uint8_t *)canonical->codes)[i] = random_bits(&seed) & 15u;
     }
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * desc->n;
-    for (uint64_t i = 0; desc->kind == GK_KIND_INT && i < n_scales; i++) {
+    for (uint64_t i = 0; !is_plain && i < n_scales; i++) {
         put_value(canonical->scales, i, desc->scale_dtype, 0.25f + (float)(i % 7) / 16.0f);
     }
     for (uint64_t i = 0; desc->bias_dtype != DTYPE_NONE && i < desc->n; i++) {
@@ -82,7 +82,7 @@ static struct weight *make_weight(struct bench *bench, uint32_t i_weight)
     fill_canonical(&canonical, 17 + i_weight);
     weight->layout->pack(&canonical, weight->packed.base);
     gk_canonical_finish(&canonical);
-    uint64_t scratch_bytes = gk_workspace_max(&weight->desc, weight->layout);
+    uint64_t scratch_bytes = gk_workspace_max(&weight->desc, weight->layout, 0);
     assert_int_equal(bench->device->ops->reserve(bench->device, scratch_bytes, &why), 0);
     return weight;
 }
@@ -206,7 +206,7 @@ bool bench_row_is_right(const struct weight *weight, const struct place *x, cons
         .x_rows = x_rows,
         .y_rows = y_rows,
         .workspace =
-            aligned_alloc(64, gk_workspace_max(&weight->desc, weight->layout) / 64 * 64 + 64),
+            aligned_alloc(64, gk_workspace_max(&weight->desc, weight->layout, 0) / 64 * 64 + 64),
     };
     const struct gk_kernel *kernel;
     struct reason why = REASON_NULL;

@@ -248,17 +248,17 @@ static void client_that_does_not_read(void **state)
     client_finish(&y);
 }
 
-static void impossible_index(void **state)
+/* A lane whose client wrote an impossible index to `word` is dropped, and its neighbour served. */
+static void spoil_index(uint64_t session_id, size_t word)
 {
-    (void)state;
     struct client x;
     struct client y;
-    start_client(&x, 9, 16);
-    start_client(&y, 10, 16);
+    start_client(&x, session_id, 16);
+    start_client(&y, session_id + 1, 16);
     struct worker_stats stats;
     worker_stats(wb.worker, &stats);
     uint64_t n_before = stats.n_corrupt_lanes;
-    atomic_store(&x.lane.shared->submit_tail, 100000);
+    atomic_store((_Atomic uint32_t *)((uint8_t *)x.lane.shared + word), 100000);
     for (uint32_t i = 0; i < 50 && stats.n_corrupt_lanes == n_before; i++) {
         assert_int_equal(client_gemm(&y, wb.bench.weights[WEIGHT_INT4], 1).status, STATUS_OK);
         worker_stats(wb.worker, &stats);
@@ -267,6 +267,13 @@ static void impossible_index(void **state)
     assert_int_equal(stats.n_lanes, 1);
     client_finish(&x);
     client_finish(&y);
+}
+
+static void impossible_index(void **state)
+{
+    (void)state;
+    spoil_index(900, offsetof(struct lane_shared, submit_tail));
+    spoil_index(902, offsetof(struct lane_shared, complete_head));
 }
 
 struct scribbler {

@@ -39,8 +39,10 @@ static struct entry make_entry(uint64_t sequence)
 static void fill_and_empty(struct pair *pair, uint64_t base)
 {
     struct entry entry;
+    uint32_t n_free;
     for (uint32_t i = 0; i < N_ENTRIES; i++) {
-        assert_int_equal(ring_free(&pair->producer), N_ENTRIES - i);
+        assert_int_equal(ring_room(&pair->producer, &n_free), RING_OK);
+        assert_int_equal(n_free, N_ENTRIES - i);
         assert_int_equal(ring_fill(&pair->consumer), i);
         entry = make_entry(base + i);
         assert_int_equal(ring_push(&pair->producer, &entry), RING_OK);
@@ -88,7 +90,9 @@ static void test_impossible_indices_are_corrupt(void **state)
         assert_int_equal(ring_fill(&pair.consumer), N_ENTRIES);
         pair.head = 1000 - claims[i];
         assert_int_equal(ring_push(&pair.producer, &entry), RING_CORRUPT);
-        assert_int_equal(ring_free(&pair.producer), 0);
+        uint32_t n_free;
+        assert_int_equal(ring_room(&pair.producer, &n_free), RING_CORRUPT);
+        assert_int_equal(n_free, 0);
         assert_int_equal(pair.producer.own, 1000);
         assert_int_equal(pair.consumer.own, 1000);
     }

@@ -45,26 +45,22 @@ double elem_load(const void *array, enum dtype dtype, uint64_t index)
     return (double)(dtype == DTYPE_F16 ? half_to_f32(bits) : bf16_to_f32(bits));
 }
 
-struct gk_desc desc_int4(uint32_t n, uint32_t k, uint32_t group_size, enum dtype scale_dtype,
+struct gk_desc desc_int4(uint32_t n, uint32_t k, uint32_t group_k, enum dtype scale_dtype,
                          enum dtype bias_dtype)
 {
     return (struct gk_desc){.n = n,
                             .k = k,
-                            .kind = GK_KIND_INT,
-                            .bits = 4,
-                            .group_size = group_size,
+                            .code = GK_CODE_U4,
+                            .group_n = 1,
+                            .group_k = (uint32_t)num_min(group_k, k),
                             .scale_dtype = scale_dtype,
-                            .is_symmetric = true,
                             .bias_dtype = bias_dtype};
 }
 
-struct gk_desc desc_plain(uint32_t n, uint32_t k, enum dtype value_dtype, enum dtype bias_dtype)
+struct gk_desc desc_plain(uint32_t n, uint32_t k, enum dtype dtype, enum dtype bias_dtype)
 {
-    return (struct gk_desc){.n = n,
-                            .k = k,
-                            .kind = GK_KIND_PLAIN,
-                            .value_dtype = value_dtype,
-                            .bias_dtype = bias_dtype};
+    return (struct gk_desc){
+        .n = n, .k = k, .code = gk_code_of_dtype(dtype), .bias_dtype = bias_dtype};
 }
 
 void canonical_random(struct gk_canonical *canonical, const struct gk_desc *desc,
@@ -73,10 +69,10 @@ void canonical_random(struct gk_canonical *canonical, const struct gk_desc *desc
     assert_int_equal(gk_canonical_alloc(canonical, desc), 0);
     uint64_t n_elems = (uint64_t)desc->n * desc->k;
     for (uint64_t i = 0; i < n_elems; i++) {
-        if (desc->kind == GK_KIND_INT) {
-            canonical->codes[i] = random_next(random) & 15;
+        if (gk_code_is_plain(desc->code)) {
+            elem_store(canonical->codes, gk_code_dtype(desc->code), i, random_unit(random));
         } else {
-            elem_store(canonical->values, desc->value_dtype, i, random_unit(random));
+            ((uint8_t *)canonical->codes)[i] = random_next(random) & 15;
         }
     }
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * desc->n;
@@ -176,7 +172,7 @@ void rows_assert_equal(const struct rows_case *a, const struct rows_case *b)
 const struct gk_kernel *kernel_find(const char *name)
 {
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     for (uint32_t i = 0; i < n_kernels; i++) {
         if (strcmp(kernels[i]->name, name) == 0) {
             return kernels[i];
@@ -232,6 +228,6 @@ void kernel_run(const struct gk_kernel *kernel, const struct weight_case *weight
 
 const struct gk_kernel *portable_of(const struct weight_case *weight)
 {
-    bool is_int = weight->canonical.desc.kind == GK_KIND_INT;
-    return kernel_find(is_int ? "portable_int4_gemm_group" : "portable_plain_gemm");
+    bool is_plain = gk_code_is_plain(weight->canonical.desc.code);
+    return kernel_find(is_plain ? "portable_plain_gemm" : "portable_int4_gemm_group");
 }

@@ -18,9 +18,10 @@ double random_unit(struct random *random); /* [-1, 1) */
 void elem_store(void *array, enum dtype dtype, uint64_t index, double value);
 double elem_load(const void *array, enum dtype dtype, uint64_t index);
 
-struct gk_desc desc_int4(uint32_t n, uint32_t k, uint32_t group_size, enum dtype scale_dtype,
+/* desc_int4() - a group_k over k is one group. */
+struct gk_desc desc_int4(uint32_t n, uint32_t k, uint32_t group_k, enum dtype scale_dtype,
                          enum dtype bias_dtype);
-struct gk_desc desc_plain(uint32_t n, uint32_t k, enum dtype value_dtype, enum dtype bias_dtype);
+struct gk_desc desc_plain(uint32_t n, uint32_t k, enum dtype dtype, enum dtype bias_dtype);
 
 /* canonical_random() - small scales, values in [-1, 1). canonical_fill() - every code, scale,
  * value. */

@@ -30,7 +30,7 @@ static void test_first_eligible_row_is_chosen(void **state)
     (void)state;
     struct gk_problem problem = good_problem();
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     const struct gk_kernel *first = NULL, *chosen = NULL;
     for (uint32_t i = n_kernels; i-- > 0;) {
         if (kernels[i]->can_implement(&problem, NULL) == 0) {
@@ -84,15 +84,15 @@ static void test_refusals(void **state)
     problem.layout = NULL;
     expect_refused(&problem, "layout");
     problem = good_problem();
-    problem.desc.bits = 8;
-    expect_refused(&problem, "8-bit");
+    problem.desc.has_zeros = true;
+    expect_refused(&problem, "symmetric 4-bit");
 }
 
 static void test_workspace_and_prediction(void **state)
 {
     (void)state;
     struct gk_problem problem = good_problem();
-    uint64_t most = gk_workspace_max(&problem.desc, problem.layout);
+    uint64_t most = gk_workspace_max(&problem.desc, problem.layout, 0);
     const struct gk_kernel *chosen = NULL;
     double previous = 0;
     for (uint32_t m = 1; m <= GK_BATCH_ROWS_MAX; m++) {
@@ -119,7 +119,7 @@ static void check_x_codes(const struct gk_kernel *kernel, enum dtype x_dtype, en
     struct gk_desc desc = desc_plain(1, 1, DTYPE_F32, DTYPE_NONE);
     struct gk_canonical canonical;
     assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
-    *(float *)canonical.values = 1.0f;
+    *(float *)canonical.codes = 1.0f;
     struct weight_case weight;
     weight_case_init(&weight, &canonical);
     struct rows_case x, y;
@@ -153,7 +153,7 @@ static void check_w_codes(const struct gk_kernel *kernel, enum dtype w_dtype, en
     struct gk_canonical canonical;
     assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
     for (uint32_t i = 0; i < CODES; i++) {
-        ((uint16_t *)canonical.values)[i] = (uint16_t)i;
+        ((uint16_t *)canonical.codes)[i] = (uint16_t)i;
     }
     struct weight_case weight;
     weight_case_init(&weight, &canonical);
@@ -180,7 +180,7 @@ static void test_every_code(void **state)
     (void)state;
     static const enum dtype halves[] = {DTYPE_F16, DTYPE_BF16};
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(&n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_HOST, &n_kernels);
     struct gk_desc desc = desc_plain(1, 1, DTYPE_F32, DTYPE_NONE);
     struct gk_problem problem = {.desc = desc,
                                  .layout = gk_layout_for(&desc, GK_DEVICE_HOST),

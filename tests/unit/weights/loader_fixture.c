@@ -150,7 +150,11 @@ void run_ones(const struct weight *weight, float *y)
     }
     const void *x_row = x;
     void *y_row = y;
-    const struct gk_launch launch = {problem, weight->packed.base, &x_row, &y_row, workspace};
+    const struct gk_launch launch = {.problem = problem,
+                                     .packed = weight->packed.base,
+                                     .x_rows = &x_row,
+                                     .y_rows = &y_row,
+                                     .workspace = workspace};
     kernel->prepare(&launch, 0, 1);
     kernel->run(&launch, 0, 1);
     free(workspace);

@@ -154,10 +154,10 @@ static void test_gptq_layer(void **state)
     assert_int_equal(f.modules.n, 1);
     const struct module *module = &f.modules.items[0];
     assert_string_equal(module->name, "p");
-    assert_int_equal(module->desc.kind, GK_KIND_INT);
+    assert_int_equal(module->desc.code, GK_CODE_U4);
     assert_int_equal(module->desc.n, 64);
     assert_int_equal(module->desc.k, 384);
-    assert_int_equal(module->desc.group_size, 32);
+    assert_int_equal(module->desc.group_k, 32);
     assert_int_equal(module->desc.scale_dtype, DTYPE_F16);
     assert_int_equal(module->desc.bias_dtype, DTYPE_BF16);
     assert_true(module->is_v1);
@@ -174,7 +174,7 @@ static void test_one_group(void **state)
     for (int32_t group_size = -1; group_size <= 128; group_size += 129) {
         config.group_size = group_size;
         assert_int_equal(find_in("p.qweight I32 8x64; p.scales BF16 1x64;", &config), 0);
-        assert_int_equal(f.modules.items[0].desc.group_size, 64);
+        assert_int_equal(f.modules.items[0].desc.group_k, 64);
         assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
     }
 }
@@ -192,8 +192,7 @@ static void test_plain_layers(void **state)
     const struct module *dense = &f.modules.items[2];
     assert_int_equal(dense->desc.n, 8);
     assert_int_equal(dense->desc.k, 16);
-    assert_int_equal(dense->desc.kind, GK_KIND_PLAIN);
-    assert_int_equal(dense->desc.value_dtype, DTYPE_F32);
+    assert_int_equal(dense->desc.code, GK_CODE_F32);
     assert_int_equal(dense->desc.bias_dtype, DTYPE_F32);
     assert_int_equal(f.modules.act_dtype, DTYPE_F16);
     assert_int_equal(f.warnings.n, 0);

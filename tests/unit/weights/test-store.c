@@ -45,8 +45,7 @@ static struct weight *make_weight(const char *model, const char *module, uint32_
     struct device *device = &f.fake.base;
     assert_int_equal(weight_new(device, &weight), 0);
     (void)snprintf(weight->name, sizeof(weight->name), "%s/%s", model, module);
-    weight->desc =
-        (struct gk_desc){.n = n, .k = 32, .kind = GK_KIND_PLAIN, .value_dtype = DTYPE_F16};
+    weight->desc = (struct gk_desc){.n = n, .k = 32, .code = GK_CODE_F16};
     weight->layout = &layout;
     weight->act_dtype = DTYPE_F16;
     assert_int_equal(device->ops->region_new(device, "w", REGION_BYTES, &weight->packed, NULL), 0);

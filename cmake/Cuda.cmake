@@ -1,0 +1,37 @@
+# GEMMD_CUDA: the CUDA back end and its kernels. ON by default where nvcc is found.
+#
+# .cu files are compiled by nvcc through custom commands rather than as a CMake language: programs then are linked by the
+# C compiler as they are without CUDA (clang with its sanitizers too), and configuring does not run nvcc. The CUDA
+# runtime is linked statically and finds the driver at run time, so one binary starts with and without a GPU.
+find_package(CUDAToolkit QUIET)
+if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
+    option(GEMMD_CUDA "build the CUDA back end" ON)
+else()
+    option(GEMMD_CUDA "build the CUDA back end" OFF)
+endif()
+if(GEMMD_CUDA AND NOT CUDAToolkit_NVCC_EXECUTABLE)
+    message(FATAL_ERROR "GEMMD_CUDA is ON, and no CUDA toolkit with nvcc was found; see CUDAToolkit_ROOT")
+endif()
+
+# Portable code for every GPU since Ampere, as machine code and for later ones as PTX, and Hopper's own.
+set(gemmd_nvcc_flags -std=c++17 -O3 -lineinfo
+    -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90a,code=sm_90a
+    -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra)
+if(GEMMD_WERROR)
+    list(APPEND gemmd_nvcc_flags -Werror all-warnings)
+endif()
+
+# gemmd_cuda_sources(TARGET file.cu ...): compile each and add the object to TARGET.
+function(gemmd_cuda_sources target)
+    foreach(source ${ARGN})
+        set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
+        get_filename_component(folder ${object} DIRECTORY)
+        file(MAKE_DIRECTORY ${folder})
+        add_custom_command(OUTPUT ${object}
+            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d
+                -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+            DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d VERBATIM
+            COMMENT "Building CUDA object ${source}")
+        target_sources(${target} PRIVATE ${object})
+    endforeach()
+endfunction()

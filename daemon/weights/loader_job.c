@@ -1,0 +1,253 @@
+/* loader_job.c - what the jobs do: load, reload, verify. A job works on a model of its own; the
+ * store sees the result, whole, or nothing. */
+#include "daemon/weights/loader_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/weights/model_load.h"
+#include "daemon/weights/verify.h"
+#include "ipc/base/error.h"
+#include "ipc/base/log.h"
+
+static const char *kind_name(enum loader_job_kind kind)
+{
+    static const char *const names[] = {"load", "reload", "verify"};
+    return names[kind];
+}
+
+static const char *state_name(enum job_state state)
+{
+    static const char *const names[] = {"queued", "running", "done", "failed", "cancelled"};
+    return names[state];
+}
+
+bool job_has_ended(const struct job *job)
+{
+    return job->state >= JOB_DONE;
+}
+
+int job_new(const struct loader_request *request, struct job **ret_job)
+{
+    struct job *job = calloc(1, sizeof(*job));
+    if (!job) {
+        return err_raise(-ENOMEM);
+    }
+    list_init(&job->link);
+    job->request = *request;
+    size_t length = strlen(job->request.path);
+    while (length > 1 && job->request.path[length - 1] == '/') {
+        job->request.path[--length] = '\0';
+    }
+    progress_init(&job->progress);
+    *ret_job = job;
+    return 0;
+}
+
+struct job *job_free(struct job *job)
+{
+    list_remove(&job->link);
+    warnings_finish(&job->warnings);
+    progress_finish(&job->progress);
+    free(job);
+    return NULL;
+}
+
+/* ---- running -----------------------------------------------------------------------------------
+ */
+
+int job_check_served(struct store *store, const struct loader_request *request, bool *ret_is_served,
+                     struct reason *why)
+{
+    struct store_model *held = store_hold(store, request->name);
+    int r = 0;
+    if (held && strcmp(store_held(held)->path, request->path) != 0) {
+        r = reason_set(why, STATUS_EXISTS, "model '%.100s' is loaded from another path, '%.150s'",
+                       request->name, store_held(held)->path);
+    } else {
+        *ret_is_served = held != NULL;
+    }
+    store_release(held);
+    return r;
+}
+
+static int hand_over(struct store *store, struct job *job, struct model *model, struct reason *why)
+{
+    int r = warnings_copy(job->warnings.items, job->warnings.n, &model->warnings);
+    if (r != 0) {
+        return r;
+    }
+    model->n_warnings = job->warnings.n;
+    r = progress_check(&job->progress, why);
+    if (r != 0) {
+        return r;
+    }
+    return job->request.kind == LOADER_JOB_RELOAD ? store_replace(store, model, why)
+                                                  : store_publish(store, model);
+}
+
+static int load_from(struct store *store, struct job *job, const char *path, struct device *device,
+                     struct reason *why)
+{
+    struct model *model;
+    int r =
+        model_load(job->request.name, path, device, &job->progress, &job->warnings, &model, why);
+    if (r != 0) {
+        return r;
+    }
+    uint32_t n_weights = model->n_weights;
+    double seconds = model->load_seconds;
+    r = hand_over(store, job, model, why);
+    if (r != 0) {
+        model_free(model);
+        return r;
+    }
+    (void)snprintf(job->report, sizeof(job->report),
+                   "model '%s': %u weights in %.2f s, %u warnings", job->request.name, n_weights,
+                   seconds, job->warnings.n);
+    return 0;
+}
+
+void job_report_served(struct job *job)
+{
+    (void)snprintf(job->report, sizeof(job->report), "model '%s' is served already",
+                   job->request.name);
+}
+
+/* What serves the name is asked again: it may have changed while the job waited. */
+static int run_load(struct store *store, struct job *job, struct reason *why)
+{
+    bool is_served = false;
+    int r = job_check_served(store, &job->request, &is_served, why);
+    if (r != 0) {
+        return r;
+    }
+    if (is_served) {
+        job_report_served(job);
+        return 0;
+    }
+    return load_from(store, job, job->request.path, job->request.device, why);
+}
+
+/* The model that a RELOAD or VERIFY is about; a VERIFY's name may go on with "/module.path". */
+static struct store_model *hold_subject(struct store *store, const struct loader_request *request)
+{
+    char model[MSG_NAME_BYTES];
+    (void)snprintf(model, sizeof(model), "%.*s", (int)strcspn(request->name, "/"), request->name);
+    return store_hold(store, model);
+}
+
+static int not_found(const struct loader_request *request, struct reason *why)
+{
+    return reason_set(why, STATUS_NOT_FOUND, "there is no model of '%s'", request->name);
+}
+
+int job_check_subject(struct store *store, const struct loader_request *request, struct reason *why)
+{
+    struct store_model *held = hold_subject(store, request);
+    store_release(held);
+    bool is_there = held != NULL;
+    if (is_there && strchr(request->name, '/')) {
+        struct weight *weight = store_find(store, request->name);
+        is_there = weight != NULL;
+        weight_unref(weight);
+    }
+    return is_there ? 0 : not_found(request, why);
+}
+
+static int run_reload(struct store *store, struct job *job, struct reason *why)
+{
+    struct store_model *held = hold_subject(store, &job->request);
+    if (!held) {
+        return not_found(&job->request, why);
+    }
+    char path[MSG_PATH_BYTES];
+    struct device *device = store_held(held)->device;
+    memcpy(path, store_held(held)->path, sizeof(path));
+    store_release(held); /* held through the load, it would keep the old memory past its last use */
+    return load_from(store, job, path, device, why);
+}
+
+static int run_verify(struct store *store, struct job *job, struct reason *why)
+{
+    struct store_model *held = hold_subject(store, &job->request);
+    if (!held) {
+        return not_found(&job->request, why);
+    }
+    const char *name = job->request.name;
+    int r = verify_model(store_held(held), strchr(name, '/') ? name : NULL, &job->progress,
+                         &job->warnings, job->report, why);
+    store_release(held);
+    return r;
+}
+
+static void log_outcome(const struct job *job, const struct reason *why)
+{
+    for (uint32_t i = 0; i < job->warnings.n; i++) {
+        log_write(LOG_LEVEL_WARNING, "loader", "%s '%s': %s", kind_name(job->request.kind),
+                  job->request.name, job->warnings.items[i]);
+    }
+    if (why->status == STATUS_OK) {
+        log_write(LOG_LEVEL_NOTICE, "loader", "%s: %s", kind_name(job->request.kind), job->report);
+        return;
+    }
+    enum log_level level = why->status == STATUS_CANCELLED ? LOG_LEVEL_NOTICE : LOG_LEVEL_ERROR;
+    log_write(level, "loader", "%s '%s': %s", kind_name(job->request.kind), job->request.name,
+              why->text);
+}
+
+struct reason job_run(struct store *store, struct job *job)
+{
+    static int (*const runners[])(struct store *, struct job *,
+                                  struct reason *) = {run_load, run_reload, run_verify};
+    struct reason why = REASON_NULL;
+    int r = runners[job->request.kind](store, job, &why);
+    if (r < 0) {
+        (void)reason_errno(&why, r, "%s of '%s'", kind_name(job->request.kind), job->request.name);
+    } else if (r == 0) {
+        why = REASON_NULL; /* the outcome is r; a sentence that somebody left behind is not one */
+    }
+    log_outcome(job, &why);
+    return why;
+}
+
+enum job_state job_state_of(const struct reason *why)
+{
+    switch (why->status) {
+    case STATUS_OK:
+        return JOB_DONE;
+    case STATUS_CANCELLED:
+        return JOB_CANCELLED;
+    default:
+        return JOB_FAILED;
+    }
+}
+
+/* ---- describing --------------------------------------------------------------------------------
+ */
+
+int job_describe(struct job *job, struct msg_job *ret_message)
+{
+    struct msg_job message = {
+        .job_id = job->id,
+        .done_bytes = atomic_load(&job->progress.done_bytes),
+        .total_bytes = atomic_load(&job->progress.total_bytes),
+    };
+    if (job_has_ended(job)) {
+        int r = warnings_copy(job->warnings.items, job->warnings.n, &message.warnings);
+        if (r != 0) {
+            return r;
+        }
+        message.n_warnings = job->warnings.n;
+        message.status = job->why.status;
+        (void)snprintf(message.text, sizeof(message.text), "%s",
+                       job->state == JOB_DONE ? job->report : job->why.text);
+    }
+    (void)snprintf(message.kind, sizeof(message.kind), "%s", kind_name(job->request.kind));
+    (void)snprintf(message.state, sizeof(message.state), "%s", state_name(job->state));
+    progress_get_step(&job->progress, message.step);
+    *ret_message = message;
+    return 0;
+}

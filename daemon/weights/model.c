@@ -1,0 +1,167 @@
+/* model.c - see model.h. */
+#include "daemon/weights/model.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/weights/warnings.h"
+#include "ipc/base/error.h"
+
+int tally_new(struct tally **ret_tally)
+{
+    struct tally *tally = calloc(1, sizeof(*tally));
+    if (!tally) {
+        return err_raise(-ENOMEM);
+    }
+    atomic_init(&tally->n_refs, 1);
+    *ret_tally = tally;
+    return 0;
+}
+
+struct tally *tally_ref(struct tally *tally)
+{
+    atomic_fetch_add_explicit(&tally->n_refs, 1, memory_order_relaxed);
+    return tally;
+}
+
+struct tally *tally_unref(struct tally *tally)
+{
+    if (tally && atomic_fetch_sub_explicit(&tally->n_refs, 1, memory_order_acq_rel) == 1) {
+        free(tally);
+    }
+    return NULL;
+}
+
+int weight_new(struct device *device, struct weight **ret_weight)
+{
+    struct weight *weight = calloc(1, sizeof(*weight));
+    if (!weight) {
+        return err_raise(-ENOMEM);
+    }
+    atomic_init(&weight->n_refs, 1);
+    weight->device = device;
+    weight->packed = REGION_NULL;
+    *ret_weight = weight;
+    return 0;
+}
+
+struct weight *weight_ref(struct weight *weight)
+{
+    atomic_fetch_add_explicit(&weight->n_refs, 1, memory_order_relaxed);
+    return weight;
+}
+
+static void weight_free(struct weight *weight)
+{
+    if (atomic_load(&weight->is_retired)) {
+        atomic_fetch_sub(&weight->tally->retired_bytes, weight->packed.size_bytes);
+    }
+    tally_unref(weight->tally);
+    if (weight->packed.base || weight->packed.fd >= 0) {
+        weight->device->ops->region_free(weight->device, &weight->packed);
+    }
+    free(weight);
+}
+
+struct weight *weight_unref(struct weight *weight)
+{
+    if (weight && atomic_fetch_sub_explicit(&weight->n_refs, 1, memory_order_acq_rel) == 1) {
+        weight_free(weight);
+    }
+    return NULL;
+}
+
+void weight_retire(struct weight *weight)
+{
+    atomic_fetch_add(&weight->tally->retired_bytes, weight->packed.size_bytes);
+    atomic_store(&weight->is_retired, true);
+}
+
+void weight_describe(const struct weight *weight, struct msg_weight *ret_message)
+{
+    struct msg_weight message = {
+        .weight_id = weight->slot_id,
+        .generation = weight->generation,
+        .n = weight->desc.n,
+        .k = weight->desc.k,
+        .device_index = weight->device->index,
+        .packed_bytes = weight->packed.size_bytes,
+        .has_bias = weight->desc.bias_dtype != DTYPE_NONE,
+        .act_dtype = weight->act_dtype,
+    };
+    (void)snprintf(message.name, sizeof(message.name), "%s", weight->name);
+    gk_desc_format(&weight->desc, message.format, sizeof(message.format));
+    (void)snprintf(message.layout, sizeof(message.layout), "%s", weight->layout->tag);
+    *ret_message = message;
+}
+
+struct model *model_free(struct model *model)
+{
+    if (!model) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < model->n_weights; i++) {
+        weight_unref(model->weights[i]);
+    }
+    free(model->weights);
+    warnings_list_free(model->warnings, model->n_warnings);
+    free(model);
+    return NULL;
+}
+
+static int compare_weights(const void *a, const void *b)
+{
+    const struct weight *const *x = a;
+    const struct weight *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static int compare_name_to_weight(const void *name, const void *element)
+{
+    const struct weight *const *weight = element;
+    return strcmp(name, (*weight)->name);
+}
+
+void model_sort(struct model *model)
+{
+    qsort(model->weights, model->n_weights, sizeof(*model->weights), compare_weights);
+}
+
+struct weight *model_find(const struct model *model, const char *name)
+{
+    if (model->n_weights == 0) {
+        return NULL;
+    }
+    struct weight **found = bsearch(name, model->weights, model->n_weights, sizeof(*model->weights),
+                                    compare_name_to_weight);
+    return found ? *found : NULL;
+}
+
+uint64_t model_bytes(const struct model *model)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < model->n_weights; i++) {
+        sum += model->weights[i]->packed.size_bytes;
+    }
+    return sum;
+}
+
+void model_describe(const struct model *model, struct msg_model *ret_message)
+{
+    struct msg_model message = {
+        .generation = model->generation,
+        .n_weights = model->n_weights,
+        .packed_bytes = model_bytes(model),
+        .load_seconds = model->load_seconds,
+        .n_warnings = model->n_warnings,
+        .act_dtype = model->act_dtype,
+    };
+    (void)snprintf(message.name, sizeof(message.name), "%s", model->name);
+    (void)snprintf(message.path, sizeof(message.path), "%s", model->path);
+    (void)snprintf(message.device, sizeof(message.device), "%.*s", MSG_WORD_BYTES - 1,
+                   model->device->name);
+    (void)snprintf(message.state, sizeof(message.state), "serving");
+    *ret_message = message;
+}

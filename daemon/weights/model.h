@@ -1,0 +1,77 @@
+/* model.h - one generation of a model: what a loader builds, the store publishes, and requests hold
+ * on to, weight by weight. Threads: whoever holds a reference to a weight may read it, any thread;
+ * its memory goes with the last reference, on the thread that drops it. A model has one owner. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/device/device.h"
+#include "gk/gk.h"
+#include "ipc/base/check.h"
+#include "ipc/msg.h"
+#include "ipc/shm.h"
+
+/* Bytes of retired generations. Shared by a store and every weight that it ever published, because
+ * weights may outlive the store. */
+struct tally {
+    _Atomic uint32_t n_refs;
+    _Atomic uint64_t retired_bytes;
+};
+
+/* One generation of one weight. Fields are read-only once published. */
+struct weight {
+    _Atomic uint32_t n_refs;
+    uint64_t slot_id; /* given by store_publish() */
+    uint64_t generation;
+    char name[MSG_NAME_BYTES]; /* MODEL/module.path */
+    struct gk_desc desc;
+    const struct gk_layout *layout;
+    enum dtype act_dtype;
+    struct device *device;
+    struct region packed;
+    _Atomic uint64_t n_requests; /* served so far; a reload carries it over */
+
+    struct tally *tally; /* of the store that published it, or NULL */
+    _Atomic bool is_retired;
+};
+
+/* One generation of a model: what a loader builds and the store publishes as a whole. */
+struct model {
+    char name[MSG_NAME_BYTES];
+    char path[MSG_PATH_BYTES];
+    struct device *device;
+    enum dtype act_dtype;
+    uint64_t generation;     /* given by store_publish() */
+    struct weight **weights; /* owned references; store_publish() sorts them by name */
+    uint32_t n_weights;
+    char **warnings; /* owned */
+    uint32_t n_warnings;
+    double load_seconds;
+};
+
+/* tally_new() - n_refs 1. 0 or -ENOMEM. tally_unref() - NULL is fine. */
+int tally_new(struct tally **ret_tally) GD_MUST_CHECK;
+struct tally *tally_ref(struct tally *tally);
+struct tally *tally_unref(struct tally *tally);
+
+/* weight_new() - n_refs 1, no memory yet. 0 or -ENOMEM. weight_unref() - frees region and struct
+ * with the last one; NULL is fine. The device must outlive the weight. */
+int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
+struct weight *weight_ref(struct weight *weight);
+struct weight *weight_unref(struct weight *weight);
+
+/* weight_retire() - nobody will be given this weight any more: its bytes count as retired until the
+ * last reference goes. Before the store drops its own reference. */
+void weight_retire(struct weight *weight);
+void weight_describe(const struct weight *weight, struct msg_weight *ret_message);
+
+struct model *model_free(struct model *model); /* drops its weights' references */
+
+/* model_sort() - by name, as model_find() wants them. model_find() - by MODEL/module.path,
+ * borrowed; NULL when it is not there. model_bytes() - packed bytes of all its weights. */
+void model_sort(struct model *model);
+struct weight *model_find(const struct model *model, const char *name);
+uint64_t model_bytes(const struct model *model);
+void model_describe(const struct model *model, struct msg_model *ret_message);

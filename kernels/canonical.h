@@ -1,0 +1,8 @@
+/* canonical.h - canonical weights as the library itself sees them. */
+#pragma once
+
+#include "gk/gk.h"
+
+/* canonical_value_at() - as gk_canonical_value(), of the position along k at which the code lies:
+ * with act-order the element of x is perm[i_position]. */
+double canonical_value_at(const struct gk_canonical *canonical, uint32_t i_n, uint32_t i_position);

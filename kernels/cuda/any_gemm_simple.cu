@@ -1,0 +1,216 @@
+/* any_gemm_simple.cu - y = x W^T (+ bias) for every code, with the bits of the host kernels: the
+ * reference on the device, and the kernel of last resort.
+ *
+ * One thread owns one element of y. A thread block owns 32 columns of one row of y; its 8 warps
+ * take the blocks of k (NUMERICS.md: at most 128 elements, never across a group) in turns, each
+ * summing its block in fp32 with k ascending; warp 0 then adds the 8 sums in the order of k. So the
+ * order of every rounding is the contract's, whatever the shape. Shared memory: 8 x 32 floats, one
+ * sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is broadcast. The
+ * alternative, a thread that walks all of k, has an eighth of the loads in flight. */
+#include "kernels/cuda/any_gemm_simple.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#define COLUMNS 32u
+#define WARPS   8u
+#define BLOCK_K 128u
+
+/* enum gk_code and enum gk_column_scale; gk.h is C. any_gemm_simple_row.c holds them equal. */
+enum { CODE_F32 = 1, CODE_F16, CODE_BF16, CODE_U4, CODE_U8, CODE_E4M3, CODE_E2M1 };
+enum { COLUMN_SCALE_NONE, COLUMN_SCALE_MULTIPLIES, COLUMN_SCALE_DIVIDES };
+
+static __device__ float e4m3_value(uint32_t bits)
+{
+    uint32_t exponent = bits >> 3 & 15u;
+    uint32_t mantissa = bits & 7u;
+    float magnitude = exponent == 0 ? (float)mantissa * 0x1p-9f
+                                    : ldexpf((float)(8u + mantissa), (int)exponent - 10);
+    if ((bits & 0x7fu) == 0x7fu) {
+        magnitude = __int_as_float(0x7fc00000);
+    }
+    return (bits & 0x80u) != 0 ? -magnitude : magnitude;
+}
+
+static __device__ float e8m0_value(uint32_t bits)
+{
+    return bits == 0xffu ? __int_as_float(0x7fc00000) : ldexpf(1.0f, (int)bits - 127);
+}
+
+static __device__ float e2m1_value(uint32_t bits)
+{
+    const uint32_t halves = 0xc8643210u; /* 0, 1, 2, 3, 4, 6, 8, 12 in units of a half */
+    float magnitude = 0.5f * (float)(halves >> (bits & 7u) * 4 & 15u);
+    return (bits & 8u) != 0 ? -magnitude : magnitude;
+}
+
+/* Element i of an array of F32, F16, BF16, F8_E4M3 or F8_E8M0, exactly. */
+static __device__ float load(const void *array, enum dtype dtype, uint64_t i)
+{
+    switch (dtype) {
+    case DTYPE_F32:
+        return ((const float *)array)[i];
+    case DTYPE_F16:
+        return __half2float(((const __half *)array)[i]);
+    case DTYPE_BF16:
+        return __bfloat162float(((const __nv_bfloat16 *)array)[i]);
+    case DTYPE_F8_E4M3:
+        return e4m3_value(((const uint8_t *)array)[i]);
+    default:
+        return e8m0_value(((const uint8_t *)array)[i]);
+    }
+}
+
+/* To nearest, ties to even; every NaN becomes the canonical one of its type. */
+static __device__ void store(void *array, enum dtype dtype, uint64_t i, float value)
+{
+    bool is_nan = value != value;
+    if (dtype == DTYPE_F32) {
+        ((float *)array)[i] = is_nan ? __int_as_float(0x7fc00000) : value;
+    } else if (dtype == DTYPE_F16) {
+        ((uint16_t *)array)[i] = is_nan ? 0x7e00 : __half_as_ushort(__float2half_rn(value));
+    } else {
+        ((uint16_t *)array)[i] = is_nan ? 0x7fc0 : __bfloat16_as_ushort(__float2bfloat16_rn(value));
+    }
+}
+
+/* The code of column i_n at i_k as a number, before scale and zero point. */
+static __device__ float code_value(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
+{
+    const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
+    uint32_t nibble = row[i_n / 2] >> (i_n % 2 * 4) & 15u;
+    switch (gemm.code) {
+    case CODE_F32:
+        return load(row, DTYPE_F32, i_n);
+    case CODE_F16:
+        return load(row, DTYPE_F16, i_n);
+    case CODE_BF16:
+        return load(row, DTYPE_BF16, i_n);
+    case CODE_U4:
+        return (float)nibble;
+    case CODE_U8:
+        return (float)row[i_n];
+    case CODE_E4M3:
+        return e4m3_value(row[i_n]);
+    default:
+        return e2m1_value(nibble);
+    }
+}
+
+/* Where block i_block of k begins and ends, and the group that it lies in. Groups are cut into
+ * blocks from their own start; blocks beyond a short last group are empty. */
+struct block {
+    uint32_t group;
+    uint32_t begin;
+    uint32_t end;
+};
+
+static __device__ uint32_t blocks_per_group(const struct any_gemm &gemm)
+{
+    return (gemm.group_k + BLOCK_K - 1) / BLOCK_K;
+}
+
+static __device__ struct block block_of(const struct any_gemm &gemm, uint32_t i_block)
+{
+    struct block block;
+    block.group = i_block / blocks_per_group(gemm);
+    uint64_t group_begin = (uint64_t)block.group * gemm.group_k;
+    uint64_t group_end = min(group_begin + gemm.group_k, (uint64_t)gemm.k);
+    uint64_t begin = group_begin + (uint64_t)(i_block % blocks_per_group(gemm)) * BLOCK_K;
+    block.begin = (uint32_t)min(begin, group_end);
+    block.end = (uint32_t)min(begin + BLOCK_K, group_end);
+    return block;
+}
+
+static __device__ uint64_t scale_index(const struct any_gemm &gemm, uint32_t group, uint32_t i_n)
+{
+    return (uint64_t)group * gemm.scale_columns + i_n / gemm.group_n;
+}
+
+static __device__ float zero_point(const struct any_gemm &gemm, uint32_t group, uint32_t i_n)
+{
+    if (gemm.code != CODE_U4 && gemm.code != CODE_U8) {
+        return 0.0f;
+    }
+    if (gemm.zeros != NULL) {
+        return (float)gemm.zeros[scale_index(gemm, group, i_n)];
+    }
+    return gemm.code == CODE_U4 ? 8.0f : 128.0f;
+}
+
+static __device__ float block_sum(const struct any_gemm &gemm, const struct block &block,
+                                  const void *x, uint32_t i_n)
+{
+    float zero = zero_point(gemm, block.group, i_n);
+    float sum = 0.0f;
+    for (uint32_t i_k = block.begin; i_k < block.end; i_k++) {
+        uint32_t i_x = gemm.perm != NULL ? gemm.perm[i_k] : i_k;
+        float w = __fsub_rn(code_value(gemm, i_k, i_n), zero);
+        sum = __fmaf_rn(load(x, gemm.x_dtype, i_x), w, sum);
+    }
+    return sum;
+}
+
+static __device__ float add_block(const struct any_gemm &gemm, uint32_t i_block, uint32_t i_n,
+                                  float sum, float total)
+{
+    struct block block = block_of(gemm, i_block);
+    if (block.begin == block.end) {
+        return total;
+    }
+    if (gemm.scales == NULL) {
+        return __fadd_rn(total, sum);
+    }
+    float scale = load(gemm.scales, gemm.scale_dtype, scale_index(gemm, block.group, i_n));
+    return __fmaf_rn(sum, scale, total);
+}
+
+static __device__ float finish(const struct any_gemm &gemm, uint32_t i_n, float total)
+{
+    if (gemm.column_scale == COLUMN_SCALE_MULTIPLIES) {
+        total = __fmul_rn(total, gemm.column_scales[i_n]);
+    } else if (gemm.column_scale == COLUMN_SCALE_DIVIDES) {
+        total = __fdiv_rn(total, gemm.column_scales[i_n]);
+    }
+    return gemm.bias == NULL ? total : __fadd_rn(total, load(gemm.bias, gemm.bias_dtype, i_n));
+}
+
+static __global__ void __launch_bounds__(COLUMNS *WARPS)
+    any_gemm_simple(const __grid_constant__ struct any_gemm gemm)
+{
+    __shared__ float sums[WARPS][COLUMNS];
+    uint32_t lane = threadIdx.x;
+    uint32_t warp = threadIdx.y;
+    uint32_t i_n = blockIdx.x * COLUMNS + lane;
+    bool is_inside = i_n < gemm.n;
+    uint32_t n_blocks = (gemm.k + gemm.group_k - 1) / gemm.group_k * blocks_per_group(gemm);
+    float total = 0.0f;
+    for (uint32_t first = 0; first < n_blocks; first += WARPS) {
+        if (is_inside && first + warp < n_blocks) {
+            struct block block = block_of(gemm, first + warp);
+            sums[warp][lane] = block_sum(gemm, block, gemm.rows.x[blockIdx.y], i_n);
+        }
+        __syncthreads();
+        for (uint32_t i = 0; warp == 0 && is_inside && i < WARPS && first + i < n_blocks; i++) {
+            total = add_block(gemm, first + i, i_n, sums[i][lane], total);
+        }
+        __syncthreads();
+    }
+    if (warp == 0 && is_inside) {
+        store(gemm.rows.y[blockIdx.y], gemm.y_dtype, i_n, finish(gemm, i_n, total));
+    }
+}
+
+int any_gemm_simple_enqueue(const struct any_gemm *gemm, void *stream)
+{
+    dim3 grid((gemm->n + COLUMNS - 1) / COLUMNS, gemm->m);
+    any_gemm_simple<<<grid, dim3(COLUMNS, WARPS), 0, (cudaStream_t)stream>>>(*gemm);
+    return cudaPeekAtLastError();
+}
+
+int any_gemm_simple_load(void)
+{
+    struct cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, any_gemm_simple);
+}

@@ -1,0 +1,39 @@
+/* any_gemm_simple.h - between the registry row (C) and the device code (nvcc). */
+#pragma once
+
+#include <stdint.h>
+
+#include "ipc/base/dtype.h"
+#include "kernels/cuda/rows.h"
+
+/* Device addresses into the packed weight (kernels/layout/cuda_kmajor.h); NULL where a part is
+ * absent. */
+struct any_gemm {
+    uint32_t m, n, k;
+    uint32_t n_stride;
+    uint32_t row_bytes;
+    uint32_t group_n, group_k; /* of plain codes: 1 and k */
+    uint32_t scale_columns;
+    uint32_t code;         /* enum gk_code */
+    uint32_t column_scale; /* enum gk_column_scale */
+    enum dtype scale_dtype, bias_dtype, x_dtype, y_dtype;
+    const uint8_t *codes;
+    const void *scales;
+    const uint8_t *zeros;
+    const uint32_t *perm;
+    const float *column_scales;
+    const void *bias;
+    struct cuda_rows rows;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* any_gemm_simple_enqueue() - 0 or a cudaError_t. any_gemm_simple_load() - the same. */
+int any_gemm_simple_enqueue(const struct any_gemm *gemm, void *stream);
+int any_gemm_simple_load(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,16 @@
+/* registry.c - every CUDA kernel, most preferred first: gk_select() takes the first eligible one.
+ */
+#include "kernels/cuda/registry.h"
+
+#include "ipc/base/num.h"
+#include "kernels/registry.h"
+
+static const struct gk_kernel *const kernels[] = {
+    &cuda_any_gemm_simple,
+};
+
+const struct gk_kernel *const *cuda_kernels(uint32_t *ret_n)
+{
+    *ret_n = ARRAY_LENGTH(kernels);
+    return kernels;
+}

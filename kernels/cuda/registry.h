@@ -1,0 +1,6 @@
+/* registry.h - the CUDA rows of the registry. */
+#pragma once
+
+#include "gk/gk.h"
+
+extern const struct gk_kernel cuda_any_gemm_simple;

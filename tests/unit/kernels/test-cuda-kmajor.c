@@ -1,0 +1,135 @@
+/* test-cuda-kmajor.c - the GPU's layout of last resort: every kind of weight comes back bit for
+ * bit, for odd shapes too, and every byte is written. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+#include "ipc/base/num.h"
+#include "kernel_case.h"
+#include "kernels/layout/cuda_kmajor.h"
+
+static void fill(void *array, uint64_t n_bytes, uint32_t mask, struct random *random)
+{
+    for (uint64_t i = 0; i < n_bytes; i++) {
+        ((uint8_t *)array)[i] = (uint8_t)(random_next(random) & mask);
+    }
+}
+
+/* Sizes in bytes of the arrays of a canonical weight, as gk.h describes them. */
+struct sizes {
+    uint64_t codes, scales, zeros, perm, column_scales, bias;
+};
+
+static struct sizes sizes_of(const struct gk_desc *desc)
+{
+    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
+    uint32_t code_bytes = gk_code_is_plain(desc->code) ? gk_code_bits(desc->code) / 8 : 1;
+    return (struct sizes){
+        .codes = (uint64_t)desc->n * desc->k * code_bytes,
+        .scales = n_scales * dtype_bytes(desc->scale_dtype),
+        .zeros = desc->has_zeros ? n_scales : 0,
+        .perm = desc->has_perm ? desc->k * 4ull : 0,
+        .column_scales = desc->column_scale != GK_COLUMN_SCALE_NONE ? desc->n * 4ull : 0,
+        .bias = (uint64_t)desc->n * dtype_bytes(desc->bias_dtype),
+    };
+}
+
+static void assert_same(const void *a, const void *b, uint64_t n_bytes)
+{
+    if (n_bytes > 0) {
+        assert_memory_equal(a, b, n_bytes);
+    }
+}
+
+static void check_round_trip(const struct gk_desc *desc, struct random *random)
+{
+    struct gk_canonical canonical, back;
+    struct sizes sizes = sizes_of(desc);
+    assert_int_equal(gk_desc_check(desc, NULL), 0);
+    assert_int_equal(gk_canonical_alloc(&canonical, desc), 0);
+    assert_int_equal(gk_canonical_alloc(&back, desc), 0);
+    fill(canonical.codes, sizes.codes, gk_code_bits(desc->code) == 4 ? 15 : 255, random);
+    fill(canonical.scales, sizes.scales, 255, random);
+    fill(canonical.zeros, sizes.zeros, 15, random);
+    fill(canonical.perm, sizes.perm, 255, random);
+    fill(canonical.column_scales, sizes.column_scales, 255, random);
+    fill(canonical.bias, sizes.bias, 255, random);
+    uint64_t size_bytes = cuda_kmajor_layout.packed_bytes(desc);
+    assert_int_equal(size_bytes % 256, 0);
+    uint8_t *packed = aligned_alloc(64, size_bytes + 64);
+    uint8_t *again = aligned_alloc(64, size_bytes);
+    memset(packed, 0x5a, size_bytes + 64);
+    memset(again, 0xa5, size_bytes);
+    cuda_kmajor_layout.pack(&canonical, packed);
+    cuda_kmajor_layout.pack(&canonical, again);
+    assert_memory_equal(packed, again, size_bytes);
+    assert_int_equal(packed[size_bytes], 0x5a);
+    cuda_kmajor_layout.unpack(packed, &back);
+    assert_same(canonical.codes, back.codes, sizes.codes);
+    assert_same(canonical.scales, back.scales, sizes.scales);
+    assert_same(canonical.zeros, back.zeros, sizes.zeros);
+    assert_same(canonical.perm, back.perm, sizes.perm);
+    assert_same(canonical.column_scales, back.column_scales, sizes.column_scales);
+    assert_same(canonical.bias, back.bias, sizes.bias);
+    free(packed);
+    free(again);
+    gk_canonical_finish(&canonical);
+    gk_canonical_finish(&back);
+}
+
+static struct gk_desc desc_of(enum gk_code code, uint32_t n, uint32_t k, uint32_t i)
+{
+    if (gk_code_is_plain(code)) {
+        return desc_plain(n, k, gk_code_dtype(code), i % 2 == 0 ? DTYPE_F16 : DTYPE_NONE);
+    }
+    struct gk_desc desc = desc_int4(n, k, 32, DTYPE_F16, i % 2 == 0 ? DTYPE_F32 : DTYPE_NONE);
+    desc.code = code;
+    desc.group_n = i % 3 == 0 ? (uint32_t)num_min(n, 128) : 1;
+    desc.has_zeros = gk_code_is_int(code) && i % 2 == 1;
+    desc.has_perm = i % 5 == 1;
+    desc.column_scale = i % 4 == 2 ? GK_COLUMN_SCALE_DIVIDES : GK_COLUMN_SCALE_NONE;
+    return desc;
+}
+
+static void test_every_code_comes_back(void **state)
+{
+    (void)state;
+    static const uint32_t extents[] = {1, 2, 7, 63, 64, 65, 129, 200};
+    struct random random = {3};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(extents) * ARRAY_LENGTH(extents); i++) {
+        uint32_t n = extents[i / ARRAY_LENGTH(extents)], k = extents[i % ARRAY_LENGTH(extents)];
+        for (enum gk_code code = GK_CODE_F32; code <= GK_CODE_E2M1; code++) {
+            struct gk_desc desc = desc_of(code, n, k, i);
+            check_round_trip(&desc, &random);
+        }
+    }
+}
+
+/* The kernel reads codes by this rule, so it is stated here once more, in other words. */
+static void test_codes_lie_k_by_k(void **state)
+{
+    (void)state;
+    struct gk_desc desc = desc_int4(65, 40, 32, DTYPE_F16, DTYPE_NONE);
+    struct gk_canonical canonical;
+    struct random random = {4};
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    fill(canonical.codes, 65 * 40, 15, &random);
+    uint8_t *packed = aligned_alloc(64, cuda_kmajor_layout.packed_bytes(&desc));
+    cuda_kmajor_layout.pack(&canonical, packed);
+    const uint8_t *codes = canonical.codes;
+    assert_int_equal(packed[0] & 15, codes[0]);                     /* column 0, k 0 */
+    assert_int_equal(packed[0] >> 4, codes[40]);                    /* column 1, k 0 */
+    assert_int_equal(packed[3 * 64 + 32] & 15, codes[64 * 40 + 3]); /* column 64, k 3 */
+    assert_int_equal(packed[3 * 64 + 32] >> 4, 0);                  /* no column 65 */
+    free(packed);
+    gk_canonical_finish(&canonical);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_code_comes_back),
+        cmocka_unit_test(test_codes_lie_k_by_k),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
