@@ -36,8 +36,8 @@
 
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/strip.h"
 #include "kernels/cuda/strip_gemm.h"
+#include "kernels/layout/strip.h"
 
 namespace {
 
@@ -171,18 +171,13 @@ struct cursor {
     uint32_t first_strip; /* of the round, counted in own strips */
 };
 
-__device__ __forceinline__ uint32_t align_record(uint32_t n_bytes)
-{
-    return (n_bytes + STRIP_RECORD_ALIGN - 1) / STRIP_RECORD_ALIGN * STRIP_RECORD_ALIGN;
-}
-
 template <int n_groups, bool has_zeros>
 __device__ __forceinline__ void cursor_seek(const strip_args &args, const warp_id &id, cursor &at)
 {
     using size = sizes<n_groups, has_zeros>;
     uint32_t n = step_slices(args, at.i_step);
-    uint32_t whole_bytes = align_record(STRIP_STEP_SLICES * size::slice);
-    uint32_t record_bytes = align_record(n * size::slice);
+    uint32_t whole_bytes = strip_align(STRIP_STEP_SLICES * size::slice);
+    uint32_t record_bytes = strip_align(n * size::slice);
     uint64_t strip = blockIdx.x + static_cast<uint64_t>(at.first_strip) * gridDim.x;
     const uint8_t *record = args.records +
                             static_cast<uint64_t>(at.i_step) * args.n_strips * whole_bytes +
@@ -649,22 +644,32 @@ const instance *find_instance(const strip_args &args)
     return nullptr;
 }
 
-/* What the launcher knows of the current device. */
+/* What the launcher knows of a device; filled in by strip_gemm_load(). */
 struct device_limits {
-    int n_sms;
-    int shared_bytes; /* a CTA may have */
+    uint32_t n_sms;
+    uint32_t shared_bytes; /* a CTA may have */
 };
 
-cudaError_t query_limits(device_limits *limits)
+constexpr int n_devices_max = 64;
+device_limits limits_of_device[n_devices_max];
+
+cudaError_t query_limits(int *ret_device)
 {
-    int device;
+    int device, n_sms, shared_bytes;
     cudaError_t r = cudaGetDevice(&device);
     if (r == cudaSuccess) {
-        r = cudaDeviceGetAttribute(&limits->n_sms, cudaDevAttrMultiProcessorCount, device);
+        r = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
     }
     if (r == cudaSuccess) {
-        r = cudaDeviceGetAttribute(&limits->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                   device);
+        r = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    if (r == cudaSuccess && device >= n_devices_max) {
+        r = cudaErrorInvalidDevice;
+    }
+    if (r == cudaSuccess) {
+        limits_of_device[device] = {static_cast<uint32_t>(n_sms),
+                                    static_cast<uint32_t>(shared_bytes)};
+        *ret_device = device;
     }
     return r;
 }
@@ -696,15 +701,15 @@ shape_of_launch plan(const device_limits &limits, const instance &one, strip_arg
 
 } // namespace
 
-int strip_gemm_prepare(void)
+int strip_gemm_load(void)
 {
-    device_limits limits;
-    cudaError_t r = query_limits(&limits);
+    int device = 0;
+    cudaError_t r = query_limits(&device);
     for (const instance &one : instances) {
         if (r == cudaSuccess) {
             r = cudaFuncSetAttribute(reinterpret_cast<const void *>(one.function),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     limits.shared_bytes);
+                                     static_cast<int>(limits_of_device[device].shared_bytes));
         }
     }
     return r;
@@ -712,12 +717,13 @@ int strip_gemm_prepare(void)
 
 int strip_gemm_enqueue(struct strip_args *args, bool may_overlap, void *stream)
 {
-    device_limits limits;
-    cudaError_t r = query_limits(&limits);
+    int device;
+    cudaError_t r = cudaGetDevice(&device);
     const instance *one = find_instance(*args);
     if (r != cudaSuccess || one == nullptr) {
         return r != cudaSuccess ? r : cudaErrorInvalidValue;
     }
+    const device_limits &limits = limits_of_device[device];
     shape_of_launch shape = plan(limits, *one, *args);
     args->may_overlap = may_overlap;
     cudaLaunchAttribute overlap = {};

@@ -37,9 +37,9 @@ struct strip_args {
 extern "C" {
 #endif
 
-/* strip_gemm_prepare() - load every instance into the current context and allow it its shared
- * memory. Once a context, before the first launch. 0 or a cudaError. */
-int strip_gemm_prepare(void);
+/* strip_gemm_load() - load every instance onto the current device and allow it its shared
+ * memory. Once a device, before the first launch. 0 or a cudaError. */
+int strip_gemm_load(void);
 
 /* strip_gemm_enqueue() - y = x W^T on a stream (cudaStream_t). may_overlap: start while the kernel
  * before is still ending, which must not write the weight (programmatic dependent launch). 0 or a

@@ -17,7 +17,7 @@
 #include <cuda_runtime.h>
 
 #include "ipc/base/dtype.h"
-#include "kernels/cuda/strip.h"
+#include "kernels/layout/strip.h"
 #include "kernels/cuda/strip_gemm.h"
 
 #define CHECK(call)                                                                                \
@@ -255,7 +255,7 @@ int main(int argc, char **argv)
 {
     bool is_bf16 = !(argc > 2 && strcmp(argv[2], "f16") == 0);
     bool only_check = argc > 1 && strcmp(argv[1], "check") == 0;
-    CHECK((cudaError_t)strip_gemm_prepare());
+    CHECK((cudaError_t)strip_gemm_load());
     const uint32_t ms[] = {1, 2, 4, 8, 16};
     std::vector<double> logs[2];
     double sums[2][5] = {};

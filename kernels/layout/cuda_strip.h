@@ -1,4 +1,4 @@
-/* strip_layout.h - packing for the layout of strip.h: sizes and offsets. */
+/* cuda_strip.h - packing for the layout of strip.h: sizes and offsets. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,4 +28,4 @@ bool strip_fits(const struct gk_desc *desc);
 /* strip_record_bytes() - of a strip's record with that many slices. */
 uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_slices);
 
-extern const struct gk_layout strip_u4_layout;
+extern const struct gk_layout cuda_strip_u4_layout;

@@ -1,14 +1,13 @@
-/* strip_layout.c - packing and unpacking of "cuda-strip16"; strip.h has
+/* cuda_strip.c - packing and unpacking of "cuda-strip16"; strip.h has
  * the picture. Runs on the
  * CPU, once a load. */
 #include <string.h>
 
 #include "ipc/base/num.h"
-#include "kernels/cuda/strip.h"
-#include "kernels/cuda/strip_layout.h"
+#include "kernels/layout/cuda_strip.h"
+#include "kernels/layout/strip.h"
 
 #define ALIGNMENT 256u
-#define ROTATION  3u
 
 /* Elements along k that share a scale as packed: at most 128. */
 static uint32_t packed_group_k(const struct gk_desc *desc)
@@ -34,7 +33,7 @@ static uint32_t step_slices(const struct strip_shape *shape, uint32_t i_step)
 uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_slices)
 {
     uint32_t slice_bytes = STRIP_CODES_BYTES + shape->slice_scale_bytes + shape->slice_zero_bytes;
-    return (uint32_t)num_align_up((uint64_t)n_step_slices * slice_bytes, STRIP_RECORD_ALIGN);
+    return strip_align(n_step_slices * slice_bytes);
 }
 
 /* Where a step begins; for the step after the last, where the records end. All but the last are
@@ -99,24 +98,6 @@ static struct slice_place slice_place(const struct strip_shape *shape, uint32_t 
 /* ---- codes -------------------------------------------------------------------------------------
  */
 
-/* Where a code lies: the byte that holds its nibble before the rotation, within the word at
- * word_offset from the start of the slice. */
-struct place {
-    uint32_t word_offset;
-    uint32_t shift;
-};
-
-static struct place place_of(uint32_t i_row, uint32_t i_k)
-{
-    uint32_t in_unit = i_k % STRIP_UNIT_K;
-    uint32_t in_block = in_unit % 32;
-    uint32_t lane = 4 * (i_row % 8) + in_block / 8;
-    uint32_t word = 2 * (in_unit / 32) + in_block % 8 / 4;
-    uint32_t i_register = i_row / 8 + 2 * (in_block % 4 / 2);
-    uint32_t nibble = i_register + 4 * (in_block % 2);
-    return (struct place){i_k / STRIP_UNIT_K * STRIP_UNIT_BYTES + lane * 16 + word * 4, 4 * nibble};
-}
-
 static uint32_t rotate_left(uint32_t word, uint32_t n_bits)
 {
     return word << n_bits | word >> (32 - n_bits) % 32;
@@ -139,12 +120,12 @@ static void pack_slice(const struct gk_canonical *canonical, uint32_t i_strip, u
             uint64_t i_k = (uint64_t)i_slice * STRIP_SLICE_K + i;
             bool is_padding = i_n >= desc->n || i_k >= desc->k;
             uint32_t code = is_padding ? padding_code(desc) : codes[i_n * desc->k + i_k];
-            struct place place = place_of(i_row, i);
+            struct strip_place place = strip_place_of(i_row, i);
             words[place.word_offset / sizeof(uint32_t)] |= code << place.shift;
         }
     }
     for (uint32_t i = 0; i < STRIP_CODES_BYTES / sizeof(uint32_t); i++) {
-        words[i] = rotate_left(words[i], ROTATION);
+        words[i] = rotate_left(words[i], STRIP_ROTATION);
     }
     memcpy(slice, words, STRIP_CODES_BYTES);
 }
@@ -160,10 +141,10 @@ static void unpack_slice(const uint8_t *slice, uint32_t i_strip, uint32_t i_slic
     uint32_t n_k = (uint32_t)num_min(STRIP_SLICE_K, desc->k - first_k);
     for (uint32_t i_row = 0; i_row < n_rows; i_row++) {
         for (uint32_t i = 0; i < n_k; i++) {
-            struct place place = place_of(i_row, i);
+            struct strip_place place = strip_place_of(i_row, i);
             uint32_t word;
             memcpy(&word, slice + place.word_offset, sizeof(word));
-            word = rotate_left(word, 32 - ROTATION);
+            word = rotate_left(word, 32 - STRIP_ROTATION);
             codes[(uint64_t)(first_n + i_row) * desc->k + first_k + i] = word >> place.shift & 15;
         }
     }
@@ -307,7 +288,7 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
     unpack_columns(bytes, &shape, canonical);
 }
 
-const struct gk_layout strip_u4_layout = {
+const struct gk_layout cuda_strip_u4_layout = {
     .tag = "cuda-strip16-u4",
     .version = 1,
     .device_kind = GK_DEVICE_CUDA,

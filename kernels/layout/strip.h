@@ -40,3 +40,35 @@
 #define STRIP_CODES_BYTES  (STRIP_UNIT_BYTES * STRIP_SLICE_K / STRIP_UNIT_K) /* of a slice */
 #define STRIP_GROUP_MAX    128u
 #define STRIP_RECORD_ALIGN 128u
+#define STRIP_ROTATION     3u /* to the left */
+
+#ifdef __CUDACC__
+#define STRIP_FUNCTION static __host__ __device__ inline
+#else
+#define STRIP_FUNCTION static inline
+#endif
+
+/* strip_align() - bytes of a record with its padding. */
+STRIP_FUNCTION uint32_t strip_align(uint32_t n_bytes)
+{
+    return (n_bytes + STRIP_RECORD_ALIGN - 1) / STRIP_RECORD_ALIGN * STRIP_RECORD_ALIGN;
+}
+
+/* Where a code lies in a slice: its word, and there its nibble before the rotation. */
+struct strip_place {
+    uint32_t word_offset; /* bytes from the start of the slice */
+    uint32_t shift;
+};
+
+STRIP_FUNCTION struct strip_place strip_place_of(uint32_t i_row, uint32_t i_k)
+{
+    uint32_t in_unit = i_k % STRIP_UNIT_K;
+    uint32_t in_block = in_unit % 32;
+    uint32_t lane = 4 * (i_row % 8) + in_block / 8;
+    uint32_t word = 2 * (in_unit / 32) + in_block % 8 / 4;
+    uint32_t nibble = i_row / 8 + 2 * (in_block % 4 / 2) + 4 * (in_block % 2);
+    struct strip_place place;
+    place.word_offset = i_k / STRIP_UNIT_K * STRIP_UNIT_BYTES + lane * 16 + word * 4;
+    place.shift = 4 * nibble;
+    return place;
+}
