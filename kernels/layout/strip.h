@@ -54,12 +54,13 @@ STRIP_FUNCTION uint32_t strip_align(uint32_t n_bytes)
     return (n_bytes + STRIP_RECORD_ALIGN - 1) / STRIP_RECORD_ALIGN * STRIP_RECORD_ALIGN;
 }
 
-/* Where a code lies in a slice: its word, and there its nibble before the rotation. */
 struct strip_place {
     uint32_t word_offset; /* bytes from the start of the slice */
     uint32_t shift;
 };
 
+/* strip_place_of() - where a code lies in a slice: its word, and there its nibble before the
+ * rotation. i_row 0..15, i_k 0..255. */
 STRIP_FUNCTION struct strip_place strip_place_of(uint32_t i_row, uint32_t i_k)
 {
     uint32_t in_unit = i_k % STRIP_UNIT_K;

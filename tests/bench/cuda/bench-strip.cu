@@ -17,8 +17,8 @@
 #include <cuda_runtime.h>
 
 #include "ipc/base/dtype.h"
-#include "kernels/layout/strip.h"
 #include "kernels/cuda/strip_gemm.h"
+#include "kernels/layout/strip.h"
 
 #define CHECK(call)                                                                                \
     do {                                                                                           \
@@ -34,8 +34,9 @@ struct layer {
     const char *name;
 };
 
-static const layer layers[] = {{28672, 8192, "gate"}, {8192, 28672, "down"}, {10240, 8192, "qkv"},
-                               {8192, 8192, "8192"},  {28672, 4096, "gate_up"}, {4096, 4096, "4096"}};
+static const layer layers[] = {{28672, 8192, "gate"},    {8192, 28672, "down"},
+                               {10240, 8192, "qkv"},     {8192, 8192, "8192"},
+                               {28672, 4096, "gate_up"}, {4096, 4096, "4096"}};
 
 static uint32_t hash(uint32_t v)
 {
@@ -58,15 +59,19 @@ __global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed)
     }
 }
 
-constexpr uint32_t slice_bytes = STRIP_CODES_BYTES + 64; /* groups of 128; records need no padding at these k */
+constexpr uint32_t slice_bytes =
+    STRIP_CODES_BYTES + 64; /* groups of 128; records need no padding at these k */
 
 /* bf16 or f16 scales around 0.01 in every record: 16 slices of codes, then their scales. */
 __global__ void fill_scales(uint8_t *records, uint64_t n_records, bool is_bf16)
 {
-    for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < 512 * n_records; i += gridDim.x * 256ull) {
+    for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < 512 * n_records;
+         i += gridDim.x * 256ull) {
         float v = 0.005f + 0.00001f * (float)((uint32_t)i * 2654435761u >> 20 & 1023);
-        uint16_t bits = is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(v)) : __half_as_ushort(__float2half(v));
-        *(uint16_t *)(records + i / 512 * (16 * slice_bytes) + 16 * STRIP_CODES_BYTES + i % 512 * 2) = bits;
+        uint16_t bits =
+            is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(v)) : __half_as_ushort(__float2half(v));
+        *(uint16_t *)(records + i / 512 * (16 * slice_bytes) + 16 * STRIP_CODES_BYTES +
+                      i % 512 * 2) = bits;
     }
 }
 
@@ -122,14 +127,15 @@ static std::vector<double> dequant_row(const weight &w, uint32_t i_n, bool is_bf
     std::vector<uint16_t> scales(32);
     for (uint32_t i_slice = 0; i_slice < w.n_slices; i_slice++) {
         uint64_t record = ((uint64_t)(i_slice / 16) * w.n_strips + i_strip) * 16 * slice_bytes;
-        CHECK(cudaMemcpy(words.data(), w.copies[0] + record + i_slice % 16 * 2048, 2048, cudaMemcpyDeviceToHost));
-        CHECK(cudaMemcpy(scales.data(), w.copies[0] + record + 16 * 2048 + i_slice % 16 * 64, 64, cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpy(words.data(), w.copies[0] + record + i_slice % 16 * 2048, 2048,
+                         cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpy(scales.data(), w.copies[0] + record + 16 * 2048 + i_slice % 16 * 64, 64,
+                         cudaMemcpyDeviceToHost));
         for (uint32_t i = 0; i < 256; i++) {
-            uint32_t u = i % 64, b = u % 32;
-            uint32_t word = words[i / 64 * 128 + (4 * (i_row % 8) + b / 8) * 4 + 2 * (u / 32) + b % 8 / 4];
-            word = word >> 3 | word << 29;
-            uint32_t nibble = i_row / 8 + 2 * (b % 4 / 2) + 4 * (b % 2);
-            int code = (int)(word >> 4 * nibble & 15) - 8;
+            struct strip_place place = strip_place_of(i_row, i);
+            uint32_t word = words[place.word_offset / 4];
+            word = word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION);
+            int code = (int)(word >> place.shift & 15) - 8;
             row[i_slice * 256 + i] =
                 code * (double)to_float(scales[(i_row % 8 * 2 + i / 128) * 2 + i_row / 8], is_bf16);
         }
@@ -147,9 +153,11 @@ static rows make_rows(const layer &shape, bool is_bf16)
     rows r;
     r.host_x.resize(16ull * shape.k);
     for (size_t i = 0; i < r.host_x.size(); i++) {
-        float u = (float)hash((uint32_t)i + 1) / 4294967296.0f, v = (float)hash((uint32_t)i + 77777) / 4294967296.0f;
+        float u = (float)hash((uint32_t)i + 1) / 4294967296.0f,
+              v = (float)hash((uint32_t)i + 77777) / 4294967296.0f;
         float z = sqrtf(-2 * logf(u + 1e-9f)) * cosf(6.2831853f * v);
-        r.host_x[i] = is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(z)) : __half_as_ushort(__float2half(z));
+        r.host_x[i] =
+            is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(z)) : __half_as_ushort(__float2half(z));
     }
     CHECK(cudaMalloc(&r.x, r.host_x.size() * 2));
     CHECK(cudaMalloc(&r.y, 16ull * shape.n * 4));
@@ -157,7 +165,8 @@ static rows make_rows(const layer &shape, bool is_bf16)
     return r;
 }
 
-static strip_args make_args(const weight &w, const rows &r, uint32_t m, uint32_t i_copy, bool is_bf16, bool f32)
+static strip_args make_args(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
+                            bool is_bf16, bool f32)
 {
     strip_args args = {};
     args.records = w.copies[i_copy];
@@ -168,7 +177,7 @@ static strip_args make_args(const weight &w, const rows &r, uint32_t m, uint32_t
     args.n_slices = w.n_slices;
     args.n_slice_groups = 2;
     args.x_dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F16;
-    args.y_dtype = f32 ? DTYPE_F32 : args.x_dtype;
+    args.y_dtype = f32 ? static_cast<uint8_t>(DTYPE_F32) : args.x_dtype;
     args.scale_dtype = args.x_dtype;
     for (uint32_t i = 0; i < m; i++) {
         args.x_rows[i] = r.x + (uint64_t)i * w.shape.k;
@@ -204,7 +213,8 @@ static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16)
         for (uint32_t i_m = 0; i_m < m; i_m++) {
             double sum = 0;
             for (uint32_t i_k = 0; i_k < w.shape.k; i_k++) {
-                sum += row[i_k] * (double)to_float(r.host_x[(size_t)i_m * w.shape.k + i_k], is_bf16);
+                sum +=
+                    row[i_k] * (double)to_float(r.host_x[(size_t)i_m * w.shape.k + i_k], is_bf16);
             }
             double d = y[(size_t)i_m * w.shape.n + i_n] - sum;
             error += d * d;
@@ -269,9 +279,10 @@ int main(int argc, char **argv)
                 printf("%-8s m %2u error %.1e\n", shape.name, ms[i], error);
                 continue;
             }
-            double alone = time_usec(w, r, ms[i], is_bf16, false), chain = time_usec(w, r, ms[i], is_bf16, true);
-            printf("%-8s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n", shape.name, ms[i], error,
-                   floor, alone, alone / floor, chain, chain / floor);
+            double alone = time_usec(w, r, ms[i], is_bf16, false),
+                   chain = time_usec(w, r, ms[i], is_bf16, true);
+            printf("%-8s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n",
+                   shape.name, ms[i], error, floor, alone, alone / floor, chain, chain / floor);
             sums[0][i] += log(alone / floor);
             sums[1][i] += log(chain / floor);
         }
@@ -280,7 +291,8 @@ int main(int argc, char **argv)
         CHECK(cudaFree(r.y));
     }
     for (int i = 0; i < 5 && !only_check; i++) {
-        printf("geomean m %2u alone %.3f chain %.3f\n", ms[i], exp(sums[0][i] / 6), exp(sums[1][i] / 6));
+        printf("geomean m %2u alone %.3f chain %.3f\n", ms[i], exp(sums[0][i] / 6),
+               exp(sums[1][i] / 6));
     }
     return 0;
 }
