@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/strip_gemm.h"
+#include "kernels/cuda/strip_args.h"
 #include "kernels/layout/strip.h"
 
 namespace {
