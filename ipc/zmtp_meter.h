@@ -3,8 +3,8 @@
  *
  * libzmq bounds the bytes of a frame and the messages that wait, but not the frames of a message,
  * and keeps every frame of a message until the last has come. Whoever feeds this meter with what a
- * peer sends knows when a message has become too much. Source: ZMTP 3.1 (https://rfc.zeromq.org),
- * greeting and framing. Threads: one meter, one thread. */
+ * peer sends knows when a message has become too much. Source: the ZMTP 3.1 specification, greeting
+ * and framing. Threads: one meter, one thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,6 +31,7 @@ struct zmtp_meter {
     uint32_t n_frames;      /* of it */
 };
 
+/* zmtp_meter_init() - at the start of a connection. */
 void zmtp_meter_init(struct zmtp_meter *meter);
 
 /* zmtp_meter_take() - the next bytes of the connection, cut anywhere. False once a message is over

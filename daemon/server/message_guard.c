@@ -96,7 +96,10 @@ static bool is_allowed(int fd, const void *bytes, size_t n_bytes)
     return false;
 }
 
-GD_PUBLIC ssize_t recv(int fd, void *bytes, size_t n_bytes, int flags)
+/* Another name in C, since the C library's headers may define recv() as a wrapper of their own. */
+GD_PUBLIC ssize_t guarded_recv(int fd, void *bytes, size_t n_bytes, int flags) __asm__("recv");
+
+ssize_t guarded_recv(int fd, void *bytes, size_t n_bytes, int flags)
 {
     ssize_t n = syscall(SYS_recvfrom, fd, bytes, n_bytes, flags, NULL, NULL);
     if (n > 0 && !is_allowed(fd, bytes, (size_t)n)) {
