@@ -1,5 +1,6 @@
-/* msg.h - control messages as plain structs. Generated protobuf types stop at codec.c; everybody
- * else sees these. Fixed-size strings are NUL-terminated; a longer one on the wire is refused. */
+/* msg.h - control messages as plain structs. Generated protobuf types stop at codec*.[ch];
+ * everybody else sees these. Fixed-size strings are NUL-terminated; a longer one on the wire is
+ * refused. */
 #pragma once
 
 #include <stdint.h>

@@ -1,8 +1,9 @@
 /* request.h - the one descriptor of a GEMM request, whatever path it takes.
  *
  * y = x W^T (+ bias): x is m x k row-major with x_stride_elems between rows, y is m x n likewise.
- * Lives in submit rings as it is, and in control messages field by field (codec.c). A descriptor in
- * shared memory can change under the reader: it is copied once, and only the copy is looked at. */
+ * Lives in submit rings as it is, and in control messages field by field (codec_request.c). A
+ * descriptor in shared memory can change under the reader: it is copied once, and only the copy is
+ * looked at. */
 #pragma once
 
 #include <assert.h>

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "ipc/base/cleanup.h"
+#include "ipc/base/error.h"
 #include "ipc/base/half.h"
 #include "ipc/base/num.h"
 
@@ -109,7 +110,7 @@ int npy_parse(const uint8_t *bytes, size_t n_bytes, struct npy_header *ret_heade
     }
     CLEAN_FREE char *dictionary = malloc(n_text + 1u);
     if (!dictionary) {
-        return -ENOMEM;
+        return err_raise(-ENOMEM);
     }
     memcpy(dictionary, bytes + n_prefix, n_text);
     dictionary[n_text] = '\0';
@@ -138,7 +139,7 @@ static int read_whole(const char *path, uint8_t **ret_bytes, size_t *ret_n_bytes
     if (fstat(fileno(file), &info) < 0 || !S_ISREG(info.st_mode)) {
         r = refuse(why, "not a regular file");
     } else if (!(bytes = malloc((size = (size_t)info.st_size) + 1))) {
-        r = -ENOMEM;
+        r = err_raise(-ENOMEM);
     } else if (fread(bytes, 1, size, file) != size) {
         r = refuse(why, "reading failed");
     }
@@ -189,7 +190,7 @@ int npy_read(const char *path, struct npy_header *ret_header, float **ret_values
     }
     float *values = malloc(n * sizeof(float) + 1);
     if (!values) {
-        return -ENOMEM;
+        return err_raise(-ENOMEM);
     }
     widen(bytes + header.header_bytes, header.dtype, n, values);
     *ret_header = header;
@@ -210,11 +211,13 @@ int npy_write(const char *path, const float *values, uint64_t n_rows, uint64_t n
     header[9] = 0;
     FILE *file = fopen(path, "wbe");
     if (!file) {
-        return -errno;
+        return err_raise(-errno);
     }
     size_t n_values = (size_t)(n_rows * n_columns);
-    bool is_written = fwrite(header, sizeof(header), 1, file) == 1 &&
-                      fwrite(values, sizeof(float), n_values, file) == n_values;
-    int r = fclose(file) == 0 && is_written ? 0 : -EIO;
-    return r;
+    int r = 0;
+    if (fwrite(header, sizeof(header), 1, file) != 1 ||
+        fwrite(values, sizeof(float), n_values, file) != n_values) {
+        r = err_raise(-errno);
+    }
+    return fclose(file) < 0 && r == 0 ? err_raise(-errno) : r;
 }
