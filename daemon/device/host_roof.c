@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 
 #define ROOF_BYTES     (256ull << 20)
@@ -30,13 +30,6 @@ struct roof {
     uint64_t i_first;     /* slice of the round */
     _Atomic uint64_t sum; /* so that the reads are for something */
 };
-
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void touch_part(void *arg, uint32_t i_part, GD_UNUSED uint32_t n_parts)
 {
@@ -66,8 +59,8 @@ static void read_part(void *arg, uint32_t i_part, GD_UNUSED uint32_t n_parts)
 
 static void touch(struct roof *roof, struct thread_pool *pool, uint32_t n_threads)
 {
-    uint64_t end_nsec = now_nsec() + TOUCH_NSEC;
-    while (roof->n_ready < roof->n_slices && now_nsec() < end_nsec) {
+    uint64_t end_nsec = clock_now_nsec() + TOUCH_NSEC;
+    while (roof->n_ready < roof->n_slices && clock_now_nsec() < end_nsec) {
         uint64_t n = num_min(roof->n_slices - roof->n_ready, n_threads);
         thread_pool_run(pool, touch_part, roof, (uint32_t)n);
         roof->n_ready += n;
@@ -79,14 +72,14 @@ static double best_gbps(struct roof *roof, struct thread_pool *pool, uint32_t n_
 {
     const uint32_t n_parts = n_threads * ROUND_SLICES;
     double best = 0;
-    uint64_t end_nsec = now_nsec() + READ_NSEC;
+    uint64_t end_nsec = clock_now_nsec() + READ_NSEC;
     for (uint64_t start_nsec; roof->i_first + n_parts <= roof->n_ready; roof->i_first += n_parts) {
-        start_nsec = now_nsec();
+        start_nsec = clock_now_nsec();
         if (start_nsec >= end_nsec) {
             break;
         }
         thread_pool_run(pool, read_part, roof, n_parts);
-        double nsec = (double)num_max(now_nsec() - start_nsec, 1);
+        double nsec = (double)num_max(clock_now_nsec() - start_nsec, 1);
         best = fmax(best, (double)(n_parts * SLICE_BYTES) / nsec);
     }
     return best;
