@@ -28,7 +28,7 @@
 #define N_BURST         100u
 #define M_SLOW          1024u
 #define UNREAD_KIB      (64u * 1024u)
-#define PATIENCE        2.0 /* seconds that the good client may wait for a product */
+#define PATIENCE        5.0 /* seconds that the good client may wait for a product */
 
 static int set_up(void **state)
 {
