@@ -25,6 +25,8 @@ struct fixture {
 
 static struct fixture f;
 
+static const struct msg_shaping whole = {.tp_size = 1};
+
 static void forget(void)
 {
     model_source_finish(&f.source);
@@ -243,7 +245,7 @@ static void read_back(size_t i_case, const struct family_case *family)
     tensor_file_add_weight(&file, "a.b", family->family, &written);
     write_model(family->config, &file);
     tensor_file_finish(&file);
-    int r = model_source_open(f.folder.path, &f.warnings, &f.source, &f.why);
+    int r = model_source_open(f.folder.path, &whole, &f.warnings, &f.source, &f.why);
     if (r != 0) {
         fail_msg("case %zu: %s", i_case, f.why.text);
     }
@@ -286,7 +288,7 @@ static int find_with_scales(const char *leaf, const char *dtype, uint32_t n_dims
     }
     write_model(FP8("\"activation_scheme\":\"dynamic\""), &file);
     tensor_file_finish(&file);
-    return model_source_open(f.folder.path, &f.warnings, &f.source, &f.why);
+    return model_source_open(f.folder.path, &whole, &f.warnings, &f.source, &f.why);
 }
 
 static void expect_last_value(double value, uint32_t group_n)
