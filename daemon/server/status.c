@@ -80,8 +80,9 @@ static json_t *worker_object(struct worker *worker)
 static json_t *device_object(const struct core *core, uint32_t i)
 {
     const struct device *device = core->devices[i];
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:o}", "index", (int)i, "name", device->name,
-                     "kind", device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "index", (int)i, "name", device->name,
+                     "uuid", device->uuid, "kind",
+                     device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
                      device->description, "threads", (int)device->n_threads, "worker",
                      worker_object(core->workers[i]));
 }

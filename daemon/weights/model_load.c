@@ -114,6 +114,18 @@ static int prepare_weight(struct model *model, const struct plan_item *item, str
     return r != 0 ? r : choose_layout(item, weight, why);
 }
 
+static int pack_weight(struct weight *weight, const struct gk_canonical *canonical,
+                       struct reason *why)
+{
+    void *packed;
+    int r = device_view_begin(weight->device, &weight->packed, DEVICE_WRITE, &packed, why);
+    if (r != 0) {
+        return r;
+    }
+    weight->layout->pack(canonical, packed);
+    return device_view_end(weight->device, &weight->packed, DEVICE_WRITE, why);
+}
+
 static int fill_weight(struct weight *weight, const struct plan_item *item,
                        struct progress *progress, struct warnings *warnings, struct reason *why)
 {
@@ -128,9 +140,7 @@ static int fill_weight(struct weight *weight, const struct plan_item *item,
     (void)snprintf(region_name, sizeof(region_name), "gemmd:%.100s", weight->name);
     r = ops->region_new(weight->device, region_name, weight->layout->packed_bytes(&weight->desc),
                         &weight->packed, why);
-    if (r == 0) {
-        weight->layout->pack(&canonical, weight->packed.base);
-    }
+    r = r != 0 ? r : pack_weight(weight, &canonical, why);
     gk_canonical_finish(&canonical);
     if (r != 0) {
         return r;
