@@ -97,7 +97,25 @@ def frames():
         write("frame", name, data)
 
 
+def zmtp_streams():
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+    ready = b"\x04\x19\x05READY\x0bSocket-Type" + struct.pack(">I", 3) + b"REQ"
+    def frame(flags, body):
+        if flags & 2:
+            return bytes([flags]) + struct.pack(">Q", len(body)) + body
+        return bytes([flags, len(body)]) + body
+    cases = {
+        "request": frame(1, b"") + frame(0, b"\x08\x07\x52\x00"), "long": frame(3, b"x" * 300),
+        "endless": frame(1, b"") * 1025, "big": frame(1, b"b" * 255) * 600,
+        "huge": b"\x03" + b"\xff" * 8, "heartbeat": frame(1, b"") + frame(4, b"\x04PING\0\0"),
+    }
+    for name, data in cases.items():
+        write("zmtp-meter", name, greeting + ready + data)
+    write("zmtp-meter", "version-2", b"\xff" + bytes(8) + b"\x7f\x01\x05")
+
+
 requests()
 replies()
 side_messages()
 frames()
+zmtp_streams()
