@@ -60,7 +60,7 @@ static uint64_t now_nsec(void)
     return (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t lane_bytes(uint32_t n_entries)
+uint64_t lane_bytes(uint32_t n_entries)
 {
     return LANE_HEADER_BYTES +
            (uint64_t)n_entries * (sizeof(struct request_desc) + sizeof(struct request_result));

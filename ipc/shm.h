@@ -18,8 +18,13 @@ struct region {
 
 /* region_create() - a zeroed memfd of size_bytes (> 0, rounded up to a page in `size_bytes` of the
  * result), memory committed, sealed SHRINK|GROW|SEAL, mapped read-write. `name` shows in
- * /proc/PID/maps. Return: 0 or negative errno (-ENOSPC, -ENOMEM when memory is short). */
+ * /proc/PID/maps. Return: 0 or negative errno: -ENOSPC when that is more than
+ * region_available_bytes(), -ENOSPC or -ENOMEM when memory is short all the same. */
 int region_create(struct region *region, const char *name, uint64_t size_bytes) GD_MUST_CHECK;
+
+/* region_available_bytes() - what the machine can still give without swapping (MemAvailable); all
+ * of its memory where /proc does not tell. */
+uint64_t region_available_bytes(void);
 
 /* region_attach() - map a region received from the daemon; takes the fd over, closes it on failure.
  * Refuses a file smaller than size_bytes. */

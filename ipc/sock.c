@@ -21,12 +21,10 @@
 
 #define ROUTER_QUEUE_MESSAGES 64   /* per peer and direction: at most 4 MiB of requests each */
 #define DEALER_QUEUE_MESSAGES 1024 /* replies that wait in the client for its thread */
-#define DEALER_SEND_MESSAGES                                                                       \
-    8192 /* over what a client has in flight, 4096: never full by itself                           \
-          */
-#define RECONNECT_MSEC     20
-#define RECONNECT_MSEC_MAX 1000
-#define ADDRESS_BYTES      (sizeof("ipc://") + UNIX_PATH_BYTES_MAX)
+#define DEALER_SEND_MESSAGES  8192 /* a client has 4096 in flight at most: they never fill it */
+#define RECONNECT_MSEC        20
+#define RECONNECT_MSEC_MAX    1000
+#define ADDRESS_BYTES         (sizeof("ipc://") + UNIX_PATH_BYTES_MAX)
 
 struct option {
     int name;

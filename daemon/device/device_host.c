@@ -21,6 +21,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
+#include "daemon/device/host_roof.h"
 #include "daemon/device/thread_pool.h"
 
 /* Below this much work a part is not worth another thread's cache misses; a launch is cut into a
@@ -64,41 +65,14 @@ static uint64_t now_nsec(void)
 
 /* ---- memory ---- */
 
-/* What the machine can still give without swapping; all of its memory where /proc does not tell. */
-static uint64_t available_bytes(void)
-{
-    uint64_t available = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (file == NULL) {
-        return available;
-    }
-    char line[128];
-    unsigned long long kib;
-    while (fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
-            available = (uint64_t)kib * 1024;
-            break;
-        }
-    }
-    (void)fclose(file);
-    return available;
-}
-
-/* A memfd has no limit of its own: committing more than there is would not fail but call the
- * kernel's OOM killer, so what cannot fit is refused before. */
 static int host_region_new(struct device *device, const char *name, uint64_t size_bytes,
                            struct region *ret_region, struct reason *why)
 {
-    uint64_t available = available_bytes();
-    if (size_bytes > available) {
-        return reason_set(why, STATUS_NO_SPACE, "%s has %llu bytes left, not %llu for %s",
-                          device->name, (unsigned long long)available,
-                          (unsigned long long)size_bytes, name);
-    }
     int r = region_create(ret_region, name, size_bytes);
     if (r == -ENOSPC || r == -ENOMEM || r == -EDQUOT) {
-        return reason_set(why, STATUS_NO_SPACE, "%s has no %llu bytes left for %s: %s",
-                          device->name, (unsigned long long)size_bytes, name, strerror(-r));
+        return reason_set(why, STATUS_NO_SPACE, "%s has %llu bytes left, not %llu for %s: %s",
+                          device->name, (unsigned long long)region_available_bytes(),
+                          (unsigned long long)size_bytes, name, strerror(-r));
     }
     return r;
 }
@@ -355,4 +329,10 @@ int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_dev
     }
     *ret_device = &host->base;
     return 0;
+}
+
+void device_host_measure(struct device *device)
+{
+    struct device_host *host = host_of(device);
+    device->read_gbps = host_roof_gbps(host->pool, device->n_threads, region_available_bytes());
 }

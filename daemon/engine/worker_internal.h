@@ -84,6 +84,7 @@ struct worker_batch {
     uint32_t n_rows;
     struct worker_request *requests[GK_BATCH_ROWS_MAX];
     const void *x_rows[GK_BATCH_ROWS_MAX];
+    const float *x_scale_rows[GK_BATCH_ROWS_MAX];
     void *y_rows[GK_BATCH_ROWS_MAX];
 };
 

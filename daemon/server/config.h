@@ -3,7 +3,8 @@
  * The file parser, --help, deploy/gemmd.conf and the table of gemmd.conf(5) follow from
  * config_options(); a test holds the last two to it. A file has lines `key = value`; a line whose
  * first character that is not a blank is '#' is a comment; list options may be given on several
- * lines, others once. Threads: none; set up before any starts, read-only after. */
+ * lines, others once. Threads: set up before any starts; after that only the main thread's, which
+ * changes what is reloadable on SIGHUP. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,6 +16,7 @@
 #include "ipc/base/reason.h"
 
 #define CONFIG_TEXT_BYTES     256u
+#define CONFIG_WORD_BYTES     32u
 #define CONFIG_DIR_BYTES      108u /* what a socket address can hold, NUL included */
 #define CONFIG_DEVICES_MAX    16u
 #define CONFIG_MODELS_MAX     64u
@@ -30,8 +32,9 @@ struct config_list {
 struct config {
     char socket_dir[CONFIG_DIR_BYTES]; /* "": see config_default_socket_dir() */
     char log[CONFIG_TEXT_BYTES];
-    struct config_list devices; /* empty: auto */
-    struct config_list models;  /* NAME=PATH */
+    char host_isa[CONFIG_WORD_BYTES]; /* "": no limit */
+    struct config_list devices;       /* empty: auto */
+    struct config_list models;        /* NAME=PATH */
     struct config_list admin_uids;
     uint64_t socket_mode;
     uint64_t threads;
@@ -73,6 +76,7 @@ struct config_option {
     uint64_t max;        /* numbers: bounds; texts: bytes with the NUL; lists: items */
     const char *unit;    /* "" when it has none */
     const char *doc;     /* one sentence */
+    bool is_reloadable;  /* a SIGHUP takes it over; see reload.h */
 };
 
 /* config_options() - the table, static. config_find() - the row of that name, or NULL. */

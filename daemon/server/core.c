@@ -6,12 +6,12 @@
 #include <time.h>
 
 #include "daemon/server/accept_guard.h"
+#include "gk/gk.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-#define FDS_OF_OUR_OWN                                                                             \
-    32u /* kept free for loads, status and the like when the limit is derived                      \
-         */
+/* Kept free for loads, status and the like when the limit is derived. */
+#define FDS_OF_OUR_OWN 32u
 
 uint64_t core_now_nsec(void)
 {
@@ -58,7 +58,7 @@ static uint64_t derive_fds(void)
     return limit > taken ? limit - taken : 0;
 }
 
-static struct quota_limits limits_of(const struct config *config)
+static struct quota_limits limits_of(const struct config *config, uint64_t derived_fds)
 {
     return (struct quota_limits){
         .per_user = {[QUOTA_SESSIONS] = config->user_sessions_max,
@@ -68,7 +68,7 @@ static struct quota_limits limits_of(const struct config *config)
         .total = {[QUOTA_SESSIONS] = config->total_sessions_max,
                   [QUOTA_BUFFERS] = config->total_buffers_max,
                   [QUOTA_BYTES] = config->total_buffer_bytes_max,
-                  [QUOTA_FDS] = config->total_fds_max != 0 ? config->total_fds_max : derive_fds()},
+                  [QUOTA_FDS] = config->total_fds_max != 0 ? config->total_fds_max : derived_fds},
     };
 }
 
@@ -122,12 +122,20 @@ int core_init(struct core *core, const struct config *config, struct reason *why
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     r = r != 0 ? r : loader_new(core->store, &core->loader);
+    r = r != 0 ? r : gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {
         return r;
     }
-    core->limits = limits_of(config);
+    core->derived_fds = derive_fds();
+    core->limits = limits_of(config, core->derived_fds);
     return quota_new(&core->limits, &core->quota);
+}
+
+void core_apply_limits(struct core *core)
+{
+    core->limits = limits_of(core->config, core->derived_fds);
+    quota_set_limits(core->quota, &core->limits);
 }
 
 /* ---- the end -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/server/session_side.h"
+#include "ipc/base/error.h"
 #include "ipc/base/log.h"
 #include "ipc/side.h"
 
@@ -94,7 +95,7 @@ static bool serve_one(struct reception *reception, struct session *session)
             reception->core->counters.n_bad_messages++;
             (void)session_side_refuse(session, 0, &why);
         }
-        reception_close_session(reception, session, r > 0 ? why.text : NULL);
+        reception_close_session(reception, session, r > 0 ? why.text : strerror(-r));
         return false;
     }
     enum session_verdict verdict =
@@ -158,12 +159,11 @@ static int watch(struct reception *reception, struct session *session)
     session->reception = reception;
     int r = sd_event_add_io(reception->event, &session->io_source, session->fd, EPOLLIN, on_packet,
                             session);
-    if (r < 0) {
-        return r;
+    if (r >= 0) {
+        r = sd_event_add_time_relative(reception->event, &session->hello_timer, CLOCK_MONOTONIC,
+                                       timeout_usec, 0, on_hello_timeout, session);
     }
-    r = sd_event_add_time_relative(reception->event, &session->hello_timer, CLOCK_MONOTONIC,
-                                   timeout_usec, 0, on_hello_timeout, session);
-    return r < 0 ? r : 0;
+    return r < 0 ? err_raise(r) : 0;
 }
 
 /* Takes fd over on success. */
@@ -226,7 +226,7 @@ int reception_open(struct reception *reception, const char *path, mode_t mode)
     reception->listen_fd = fd;
     int r = sd_event_add_io(reception->event, &reception->listen_source, fd, EPOLLIN, on_connection,
                             reception);
-    return r < 0 ? r : 0;
+    return r < 0 ? err_raise(r) : 0;
 }
 
 void reception_finish(struct reception *reception)

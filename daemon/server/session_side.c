@@ -155,7 +155,8 @@ static int on_open_lane(struct ask *ask, struct reason *why)
     }
     struct session_lane *lane = &ask->session->lanes[index];
     if (lane->region_fd < 0) {
-        const uint64_t amounts[QUOTA_KINDS] = {[QUOTA_FDS] = SESSION_LANE_FDS};
+        const uint64_t amounts[QUOTA_KINDS] = {
+            [QUOTA_BYTES] = lane_bytes(ask->session->lane_entries), [QUOTA_FDS] = SESSION_LANE_FDS};
         r = quota_take(ask->core->quota, ask->session->peer.uid, amounts, &lane->charge, why);
         if (r != 0) {
             return r;

@@ -1,14 +1,18 @@
 /* status.c - see status.h. json_pack() gives NULL when anything in it was NULL, so that one check
- * at the end notices every failed allocation on the way. */
+ * at the end notices every failed allocation on the way. JSON is UTF-8, paths need not be, and a
+ * sentence may have been cut in the middle of a character: text() mends both. */
 #include "daemon/server/status.h"
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/server/accept_guard.h"
+#include "ipc/base/cleanup.h"
 #include "ipc/base/num.h"
 #include "ipc/side.h"
+#include "ipc/utf8.h"
 
 #define JOBS_SHOWN 16u
 
@@ -20,6 +24,16 @@ static double seconds(uint64_t nsec)
 static json_t *integer(uint64_t value)
 {
     return json_integer((json_int_t)value);
+}
+
+static json_t *text(const char *raw)
+{
+    CLEAN_FREE char *copy = strdup(raw);
+    if (copy == NULL) {
+        return NULL;
+    }
+    utf8_mend(copy, strlen(copy));
+    return json_string(copy);
 }
 
 /* ---- devices -----------------------------------------------------------------------------------
@@ -88,8 +102,8 @@ static json_t *device_array(const struct core *core)
 
 static json_t *model_object(const struct msg_model *model)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s}", "name", model->name,
-                     "path", model->path, "device", model->device, "state", model->state,
+    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s}", "name", model->name,
+                     "path", text(model->path), "device", model->device, "state", model->state,
                      "generation", integer(model->generation), "weights", (int)model->n_weights,
                      "packed_bytes", integer(model->packed_bytes), "load_seconds",
                      model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
@@ -125,10 +139,10 @@ static json_t *resident_object(const struct core *core)
 
 static json_t *job_object(const struct msg_job *job)
 {
-    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s, s:s}", "id", integer(job->job_id), "kind",
-                     job->kind, "state", job->state, "step", job->step, "done_bytes",
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:s, s:o}", "id", integer(job->job_id), "kind",
+                     job->kind, "state", job->state, "step", text(job->step), "done_bytes",
                      integer(job->done_bytes), "total_bytes", integer(job->total_bytes), "status",
-                     status_name(job->status), "text", job->text);
+                     status_name(job->status), "text", text(job->text));
 }
 
 /* The latest jobs, newest first; those the loader has forgotten are left out. */
@@ -231,7 +245,7 @@ char *status_document(const struct core *core, const struct session_table *table
     if (document == NULL) {
         return NULL;
     }
-    char *text = json_dumps(document, JSON_COMPACT);
+    char *dumped = json_dumps(document, JSON_COMPACT);
     json_decref(document);
-    return text;
+    return dumped;
 }

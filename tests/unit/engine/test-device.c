@@ -250,6 +250,7 @@ static void regions(void **state)
     device->ops->region_free(device, &region);
     assert_int_equal(device->ops->region_new(device, "huge", 1ull << 50, &region, &why),
                      STATUS_NO_SPACE);
+    assert_non_null(strstr(why.text, "not 1125899906842624 for huge"));
     (void)device_close(device);
 }
 
