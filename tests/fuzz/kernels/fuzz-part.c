@@ -7,7 +7,7 @@
 #include "ipc/base/num.h"
 
 #define HEAD_BYTES 12u
-#define EXTENT_MAX 200u
+#define EXTENT_MAX 136u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
