@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the seed corpora of the ipc and kernels fuzz targets to tests/fuzz/corpus/. Run it from the root of the
-tree after a change of proto/gemmd.proto or ipc/side.h and commit what it wrote. Needs nothing but
+tree after a change of proto/gemmd.proto, ipc/side.h or the heads of those targets and commit what it wrote. Needs nothing but
 Python: protobuf's wire format is ten lines."""
 import pathlib
 import struct
@@ -127,9 +127,27 @@ def parts():
         write("part", name, bytes(head) + b"\0")
 
 
+def zmtp_streams():
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+    ready = b"\x04\x19\x05READY\x0bSocket-Type" + struct.pack(">I", 3) + b"REQ"
+    def frame(flags, body):
+        if flags & 2:
+            return bytes([flags]) + struct.pack(">Q", len(body)) + body
+        return bytes([flags, len(body)]) + body
+    cases = {
+        "request": frame(1, b"") + frame(0, b"\x08\x07\x52\x00"), "long": frame(3, b"x" * 300),
+        "endless": frame(1, b"") * 1025, "big": frame(1, b"b" * 255) * 600,
+        "huge": b"\x03" + b"\xff" * 8, "heartbeat": frame(1, b"") + frame(4, b"\x04PING\0\0"),
+    }
+    for name, data in cases.items():
+        write("zmtp-meter", name, greeting + ready + data)
+    write("zmtp-meter", "version-2", b"\xff" + bytes(8) + b"\x7f\x01\x05")
+
+
 requests()
 replies()
 side_messages()
 frames()
 readers()
 parts()
+zmtp_streams()
