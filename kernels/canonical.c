@@ -87,7 +87,7 @@ static double quantised_value(const struct gk_canonical *canonical, uint32_t i_n
             desc->has_zeros ? canonical->zeros[i_scale] : 1 << (gk_code_bits(desc->code) - 1);
         return scale * (code - zero);
     }
-    return scale * (double)(desc->code == GK_CODE_E4M3 ? scalar_e4m3(code) : scalar_e2m1(code));
+    return scale * (double)(desc->code == GK_CODE_E4M3 ? e4m3_to_f32(code) : e2m1_to_f32(code));
 }
 
 double canonical_value_at(const struct gk_canonical *canonical, uint32_t i_n, uint32_t i_position)
