@@ -32,6 +32,7 @@ enum ticket_state { TICKET_FREE = 0, TICKET_IN_FLIGHT, TICKET_DONE };
 struct ticket {
     uint64_t id; /* the gemmd_ticket_t and the request_id on the wire */
     enum ticket_state state;
+    bool is_cancel_due;           /* the ring had no room for the cancellation yet */
     struct request_result result; /* DONE */
 };
 
@@ -45,6 +46,7 @@ struct queue {
     struct ticket *tickets; /* (n_tickets) */
     uint32_t n_tickets;
     uint32_t n_in_use;
+    uint32_t n_cancels_due;
     uint32_t path;
     uint32_t i_next; /* where the search for a free ticket starts */
     uint64_t n_serial;
@@ -102,7 +104,9 @@ int client_fail_wire(uint32_t status, const char *text);
  * CLIENT_PATH_CONTROL. All but init, finish and ticket_path() with queue->lock held.
  * queue_open(): lane: taken over on success; NULL on the ZeroMQ queue. Return: 0 or -ENOMEM.
  * queue_take(): a ticket IN_FLIGHT; NULL when all are in use. queue_find(): NULL when not in use.
- * queue_result(): end one request. queue_fail_all(): end every one that is in flight. */
+ * queue_result(): end one request. queue_fail_all(): end every one that is in flight.
+ * queue_cancel(): a lane's: tell the worker, now or, if the ring is full, when queue_send_cancels()
+ * finds room, which every look at the lane tries. */
 #define CLIENT_PATH_ZEROMQ  0xffu
 #define CLIENT_PATH_CONTROL 0xfeu
 uint64_t ticket_id(uint64_t serial, uint32_t path, uint32_t index);
@@ -116,6 +120,8 @@ void queue_give(struct queue *queue, struct ticket *ticket);
 struct ticket *queue_find(struct queue *queue, uint64_t id);
 void queue_result(struct queue *queue, const struct request_result *result);
 void queue_fail_all(struct queue *queue, const struct reason *why);
+void queue_cancel(struct queue *queue, struct ticket *ticket);
+void queue_send_cancels(struct queue *queue);
 
 /* session.c - one question and its answer over the session socket. *ret_packet is of type
  * `expected`, to be finished by the caller. Blocks up to timeout_msec. session_is_alive(): the
@@ -126,7 +132,8 @@ bool session_is_alive(const struct gemmd_client *client);
 int session_gone(const struct gemmd_client *client);
 
 /* exchange.c - the ZeroMQ socket. With the ZeroMQ queue's lock held, but for init, finish and poll.
- * exchange_send(): send one message, and take what came in. exchange_drain(): hand every reply
+ * exchange_send(): send one message, and take what came in; never waits: BUSY when the socket takes
+ * none now, which is so before it is connected as well. exchange_drain(): hand every reply
  * that is there to its call or ticket; a reply that makes no sense ends them all.
  * exchange_poll(): sleep until something may have come in, or timeout_usec.
  * exchange_fail_calls(): end every call that waits. */

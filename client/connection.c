@@ -63,7 +63,12 @@ static int connect_session(struct gemmd_client *client)
 {
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_SOCKET_NAME);
-    int fd = side_connect(path);
+    uint32_t msec = client->options.timeout_msec;
+    int fd = side_connect(path, msec);
+    if (fd == -EAGAIN) {
+        return client_refuse(STATUS_TIMEOUT, "the daemon at %s took no connection within %u ms",
+                             path, msec);
+    }
     if (fd < 0) {
         char text[128];
         return client_refuse(fd == -EACCES ? STATUS_PERMISSION : STATUS_DISCONNECTED,
@@ -71,10 +76,8 @@ static int connect_session(struct gemmd_client *client)
                              strerror_r(-fd, text, sizeof(text)));
     }
     client->session_fd = fd;
-    uint32_t msec = client->options.timeout_msec;
     struct timeval limit = {.tv_sec = msec / 1000, .tv_usec = (suseconds_t)(msec % 1000) * 1000};
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0) {
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0) {
         return client_fail_errno(-errno, "setting the session socket's time limit");
     }
     return 0;

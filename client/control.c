@@ -3,15 +3,30 @@
 
 #include "client/client.h"
 
-static int await(struct gemmd_client *client, const struct call *call)
+#define SEND_SLICE_USEC 2000u /* between two attempts on a full socket, if no event comes first */
+
+/* The lock is let go meanwhile, so that no call waits for another's message. */
+static int send(struct gemmd_client *client, const struct msg_request *request, uint64_t deadline)
 {
-    uint32_t timeout_msec = client->options.timeout_msec;
-    uint64_t deadline = listen_now_usec() + timeout_msec * 1000ull;
+    int r;
+    while ((r = exchange_send(client, request)) == STATUS_BUSY) {
+        uint64_t now = listen_now_usec();
+        if (now >= deadline) {
+            return client_refuse(STATUS_TIMEOUT, "the daemon did not take a message within %u ms",
+                                 client->options.timeout_msec);
+        }
+        listen_sleep(client, &client->zeromq, num_min(deadline - now, SEND_SLICE_USEC));
+    }
+    return r;
+}
+
+static int await(struct gemmd_client *client, const struct call *call, uint64_t deadline)
+{
     while (!call->is_done) {
         uint64_t now = listen_now_usec();
         if (now >= deadline) {
             return client_refuse(STATUS_TIMEOUT, "the daemon did not reply within %u ms",
-                                 timeout_msec);
+                                 client->options.timeout_msec);
         }
         listen_sleep(client, &client->zeromq, num_min(deadline - now, CLIENT_WAIT_SLICE_USEC));
     }
@@ -24,8 +39,9 @@ static int send_and_await(struct gemmd_client *client, struct msg_request *reque
     call->id = ticket_id(++client->exchange.n_ids, CLIENT_PATH_CONTROL, 0);
     request->request_id = call->id;
     list_append(&client->exchange.calls, &call->node);
-    int r = exchange_send(client, request);
-    r = r != 0 ? r : await(client, call);
+    uint64_t deadline = listen_now_usec() + client->options.timeout_msec * 1000ull;
+    int r = send(client, request, deadline);
+    r = r != 0 ? r : await(client, call, deadline);
     list_remove(&call->node);
     return r;
 }

@@ -134,7 +134,7 @@ void exchange_drain(struct gemmd_client *client)
     }
 }
 
-/* A look at the session first: a send to a daemon that is gone would wait for it to come back. */
+/* A look at the session first: to a daemon that is gone, the socket is merely not connected. */
 int exchange_send(struct gemmd_client *client, const struct msg_request *request)
 {
     CLEAN_FREE uint8_t *bytes = NULL;
@@ -146,15 +146,14 @@ int exchange_send(struct gemmd_client *client, const struct msg_request *request
     if (r < 0) {
         return client_fail_errno(r, "encoding a control message");
     }
-    r = sock_send_request(&client->exchange.sock, bytes, n_bytes,
-                          (int)client->options.timeout_msec);
+    r = sock_send_request(&client->exchange.sock, bytes, n_bytes, 0);
     exchange_drain(client);
     if (r < 0 && !session_is_alive(client)) {
         return session_gone(client);
     }
     if (r == -ETIMEDOUT) {
-        return client_refuse(STATUS_TIMEOUT, "the daemon did not take a message within %u ms",
-                             client->options.timeout_msec);
+        return client_refuse(STATUS_BUSY,
+                             "the control socket takes no message now: it is full or connecting");
     }
     return r < 0 ? client_fail_errno(r, "sending on the control socket") : 0;
 }

@@ -22,6 +22,9 @@ void listen_drain(struct gemmd_client *client, struct queue *queue)
         exchange_drain(client);
         return;
     }
+    if (queue->n_cancels_due > 0) {
+        queue_send_cancels(queue);
+    }
     struct request_result result;
     enum ring_result popped = RING_EMPTY;
     while (queue->is_open && (popped = ring_pop(&queue->lane.complete, &result)) == RING_OK) {

@@ -74,6 +74,12 @@ struct ticket *queue_take(struct queue *queue)
     return ticket;
 }
 
+static void forget_cancel(struct queue *queue, struct ticket *ticket)
+{
+    queue->n_cancels_due -= ticket->is_cancel_due;
+    ticket->is_cancel_due = false;
+}
+
 void queue_give(struct queue *queue, struct ticket *ticket)
 {
     ticket->state = TICKET_FREE;
@@ -99,6 +105,7 @@ void queue_result(struct queue *queue, const struct request_result *result)
         ticket->result = *result;
         ticket->result.text[REASON_TEXT_BYTES - 1] = '\0';
         ticket->state = TICKET_DONE;
+        forget_cancel(queue, ticket);
         pthread_cond_broadcast(&queue->changed);
     }
 }
@@ -111,5 +118,35 @@ void queue_fail_all(struct queue *queue, const struct reason *why)
     for (uint32_t i = 0; i < queue->n_tickets; i++) {
         result.request_id = queue->tickets[i].id;
         queue_result(queue, &result);
+    }
+}
+
+/* False when the ring is full. One whose indices were overwritten takes nothing any more; what is
+ * in flight there ends when its completions are looked at. */
+static bool send_cancel(struct queue *queue, const struct ticket *ticket)
+{
+    struct request_desc desc = {.request_id = ticket->id, .op = REQUEST_OP_CANCEL};
+    return lane_submit(&queue->lane, &desc) != RING_FULL;
+}
+
+void queue_cancel(struct queue *queue, struct ticket *ticket)
+{
+    if (!ticket->is_cancel_due && !send_cancel(queue, ticket)) {
+        ticket->is_cancel_due = true;
+        queue->n_cancels_due++;
+    }
+}
+
+void queue_send_cancels(struct queue *queue)
+{
+    for (uint32_t i = 0; i < queue->n_tickets && queue->n_cancels_due > 0; i++) {
+        struct ticket *ticket = &queue->tickets[i];
+        if (!ticket->is_cancel_due) {
+            continue;
+        }
+        if (!send_cancel(queue, ticket)) {
+            return;
+        }
+        forget_cancel(queue, ticket);
     }
 }

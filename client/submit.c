@@ -116,8 +116,16 @@ static int open_lane(struct gemmd_client *client, struct queue *queue, uint32_t 
     return r;
 }
 
+/* A ping waits until the socket is connected, so that a full one is full later on and not new. */
 static int open_zeromq(struct gemmd_client *client, struct queue *queue)
 {
+    struct msg_request ping = {.verb = MSG_VERB_PING};
+    struct msg_reply reply;
+    int r = control_call(client, &ping, &reply);
+    if (r != 0) {
+        return r;
+    }
+    msg_reply_finish(&reply);
     uint32_t n = (uint32_t)num_min(num_max(client->welcome.in_flight_max, 1), LANE_ENTRIES_MAX);
     return open_queue(queue, NULL, n, CLIENT_PATH_ZEROMQ);
 }
@@ -196,20 +204,22 @@ static int submit_to_lane(struct queue *queue, const struct gemmd_gemm *gemms, s
     return 0;
 }
 
-/* A message that cannot be sent ends its request; those before it are in flight already. */
-static void post(struct gemmd_client *client, const struct gemmd_gemm *gemm, gemmd_ticket_t ticket)
+static int post(struct gemmd_client *client, const struct gemmd_gemm *gemm, gemmd_ticket_t ticket)
 {
     struct msg_request request = {
         .request_id = ticket,
         .verb = MSG_VERB_SUBMIT,
         .submit = describe(gemm, ticket),
     };
-    int r = exchange_send(client, &request);
-    if (r != 0) {
-        struct request_result result = {.request_id = ticket, .status = (uint32_t)r};
-        (void)snprintf(result.text, sizeof(result.text), "%s", gemmd_last_error());
-        queue_result(&client->zeromq, &result);
-    }
+    return exchange_send(client, &request);
+}
+
+/* A message that cannot be sent ends its request: those before it are in flight already. */
+static void end_unsent(struct queue *queue, gemmd_ticket_t ticket, int status)
+{
+    struct request_result result = {.request_id = ticket, .status = (uint32_t)status};
+    (void)snprintf(result.text, sizeof(result.text), "%s", gemmd_last_error());
+    queue_result(queue, &result);
 }
 
 static int submit_by_message(struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n,
@@ -220,8 +230,16 @@ static int submit_by_message(struct gemmd_client *client, const struct gemmd_gem
         return no_room(queue, n);
     }
     for (size_t i = 0; i < n; i++) {
-        ret_tickets[i] = queue_take(queue)->id;
-        post(client, &gemms[i], ret_tickets[i]);
+        struct ticket *ticket = queue_take(queue);
+        int r = post(client, &gemms[i], ticket->id);
+        if (r == STATUS_BUSY && i == 0) {
+            queue_give(queue, ticket);
+            return r;
+        }
+        ret_tickets[i] = ticket->id;
+        if (r != 0) {
+            end_unsent(queue, ticket->id, r);
+        }
     }
     return 0;
 }

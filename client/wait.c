@@ -93,16 +93,6 @@ int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gemm)
     return r != 0 ? r : gemmd_wait(client, ticket, GEMMD_WAIT_FOREVER, NULL);
 }
 
-static int cancel_on_lane(struct queue *queue, gemmd_ticket_t ticket)
-{
-    struct request_desc desc = {.request_id = ticket, .op = REQUEST_OP_CANCEL};
-    pthread_mutex_lock(&queue->lock);
-    enum ring_result pushed = lane_submit(&queue->lane, &desc);
-    pthread_mutex_unlock(&queue->lock);
-    return pushed == RING_OK ? GEMMD_OK
-                             : client_refuse(STATUS_BUSY, "the ring is full; cancel again");
-}
-
 /* The daemon does not find a request that has just ended; its result is on the way. */
 static int cancel_by_message(struct gemmd_client *client, gemmd_ticket_t ticket)
 {
@@ -126,16 +116,15 @@ int gemmd_cancel(gemmd_client_t *client, gemmd_ticket_t ticket)
     }
     pthread_mutex_lock(&queue->lock);
     listen_drain(client, queue);
-    const struct ticket *found = queue_find(queue, ticket);
+    struct ticket *found = queue_find(queue, ticket);
     bool is_known = found != NULL;
     bool is_done = is_known && found->state == TICKET_DONE;
+    if (is_known && !is_done && queue != &client->zeromq) {
+        queue_cancel(queue, found);
+    }
     pthread_mutex_unlock(&queue->lock);
     if (!is_known) {
         return unknown_ticket(ticket);
     }
-    if (is_done) {
-        return GEMMD_OK;
-    }
-    return queue == &client->zeromq ? cancel_by_message(client, ticket)
-                                    : cancel_on_lane(queue, ticket);
+    return queue == &client->zeromq && !is_done ? cancel_by_message(client, ticket) : GEMMD_OK;
 }

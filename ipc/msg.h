@@ -124,8 +124,8 @@ struct msg_choice {
     char kernel[MSG_WORD_BYTES];
     char tile[MSG_WORD_BYTES];
     double predicted_usec;
-    double measured_usec;
-    double floor_usec;
+    double measured_usec;          /* 0: not known */
+    double floor_usec;             /* 0: not known */
     struct msg_declined *declined; /* owned */
     uint32_t n_declined;
 };

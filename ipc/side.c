@@ -47,9 +47,9 @@ int side_accept(int listen_fd)
     return fd < 0 ? -errno : fd; /* -EAGAIN is everyday, so no err_raise() */
 }
 
-int side_connect(const char *path)
+int side_connect(const char *path, uint32_t timeout_msec)
 {
-    return unix_connect(path, SOCK_SEQPACKET);
+    return unix_connect(path, SOCK_SEQPACKET, timeout_msec);
 }
 
 int side_peer(int fd, struct side_peer *ret_peer)

@@ -131,8 +131,8 @@ struct side_peer {
  * a socket is refused with -EEXIST and left alone. mode: permission bits, set with no window in
  * which wider ones hold. Return: fd >= 0 or negative errno. */
 int side_listen(const char *path, mode_t mode) GD_MUST_CHECK;
-int side_accept(int listen_fd) GD_MUST_CHECK;     /* non-blocking, CLOEXEC; fd or negative errno */
-int side_connect(const char *path) GD_MUST_CHECK; /* blocking, CLOEXEC; fd or negative errno */
+int side_accept(int listen_fd) GD_MUST_CHECK; /* non-blocking, CLOEXEC; fd or negative errno */
+int side_connect(const char *path, uint32_t timeout_msec) GD_MUST_CHECK; /* as unix_connect() */
 int side_peer(int fd, struct side_peer *ret_peer) GD_MUST_CHECK;
 
 /* side_message_bytes() - the exact size of a message of that type; 0 for an unknown type. */

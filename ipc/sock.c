@@ -21,6 +21,7 @@
 
 #define ROUTER_QUEUE_MESSAGES 64   /* per peer and direction: at most 4 MiB of requests each */
 #define DEALER_QUEUE_MESSAGES 1024 /* replies that wait in the client for its thread */
+#define DEALER_SEND_MESSAGES  8192 /* a client has 4096 in flight at most: they never fill it */
 #define RECONNECT_MSEC        20
 #define RECONNECT_MSEC_MAX    1000
 #define ADDRESS_BYTES         (sizeof("ipc://") + UNIX_PATH_BYTES_MAX)
@@ -109,7 +110,7 @@ static int set_up_dealer(struct sock *sock, const char *path, const void *token,
 {
     static const struct option options[] = {
         {ZMQ_LINGER, 0},
-        {ZMQ_SNDHWM, ROUTER_QUEUE_MESSAGES},
+        {ZMQ_SNDHWM, DEALER_SEND_MESSAGES},
         {ZMQ_RCVHWM, DEALER_QUEUE_MESSAGES},
         {ZMQ_IMMEDIATE, 1},
         {ZMQ_RECONNECT_IVL, RECONNECT_MSEC},

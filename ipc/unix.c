@@ -69,7 +69,7 @@ int unix_listen(const char *path, int type, mode_t mode)
     return steal_fd(&fd);
 }
 
-int unix_connect(const char *path, int type)
+int unix_connect(const char *path, int type, uint32_t timeout_msec)
 {
     struct sockaddr_un address;
     int r = fill_address(&address, path);
@@ -77,7 +77,9 @@ int unix_connect(const char *path, int type)
         return r;
     }
     CLEAN_FD int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
+    struct timeval limit = {.tv_sec = timeout_msec / 1000,
+                            .tv_usec = (suseconds_t)(timeout_msec % 1000) * 1000};
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0) {
         return err_raise(-errno);
     }
     while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {

@@ -1,6 +1,7 @@
 /* unix.h - listening on and connecting to a Unix socket path, for both of gemmd's sockets. */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "ipc/base/check.h"
@@ -14,5 +15,7 @@
  * over UNIX_PATH_BYTES_MAX, -EEXIST for what is no socket, other negative errno. */
 int unix_listen(const char *path, int type, mode_t mode) GD_MUST_CHECK;
 
-/* unix_connect() - a blocking, CLOEXEC connection. Return: fd >= 0 or negative errno. */
-int unix_connect(const char *path, int type) GD_MUST_CHECK;
+/* unix_connect() - a blocking, CLOEXEC connection. timeout_msec, > 0, bounds the connecting, which
+ * a listener that does not accept could hold up for ever, and stays the limit of every send.
+ * Return: fd >= 0 or negative errno, -EAGAIN when time ran out. */
+int unix_connect(const char *path, int type, uint32_t timeout_msec) GD_MUST_CHECK;

@@ -6,6 +6,7 @@
 
 #include "gk/gk.h"
 #include "ipc/base/error.h"
+#include "ipc/base/f8.h"
 #include "kernels/canonical.h"
 #include "kernels/scalar.h"
 

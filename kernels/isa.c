@@ -33,18 +33,26 @@ int isa_check(enum isa isa, struct reason *why)
     return 0;
 }
 
-int gk_host_isa_limit(const char *isa, struct reason *why)
+static int find(const char *isa, enum isa *ret_isa, struct reason *why)
 {
-    if (isa == NULL) {
-        limit = ISA_AVX512;
-        return 0;
-    }
     for (uint32_t i = 0; i < ARRAY_LENGTH(sets); i++) {
         if (strcmp(isa, sets[i].name) == 0) {
-            limit = (enum isa)i;
+            *ret_isa = (enum isa)i;
             return 0;
         }
     }
     return reason_set(why, STATUS_INVALID_ARGUMENT,
                       "no instruction set '%s'; there are portable, avx2 and avx512", isa);
+}
+
+int gk_host_isa_check(const char *isa, struct reason *why)
+{
+    enum isa found;
+    return find(isa, &found, why);
+}
+
+int gk_host_isa_limit(const char *isa, struct reason *why)
+{
+    limit = ISA_AVX512;
+    return isa == NULL ? 0 : find(isa, &limit, why);
 }

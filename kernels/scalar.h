@@ -1,4 +1,4 @@
-/* scalar.h - one element of any floating type, at any address. */
+/* scalar.h - one element of any type that numbers of a weight or of x have, at any address. */
 #pragma once
 
 #include <stdint.h>
@@ -8,8 +8,8 @@
 #include "ipc/base/f8.h"
 #include "ipc/base/half.h"
 
-/* scalar_load() - element `index` of an array of F32, F16, BF16, F8_E4M3, F8_E8M0, I8 or U8, exactly.
- * The array may be unaligned. */
+/* scalar_load() - element `index` of an array of F32, F16, BF16, F8_E4M3, F8_E8M0, I8 or U8,
+ * exactly. The array may be unaligned. */
 static inline float scalar_load(const void *array, enum dtype dtype, uint64_t index)
 {
     switch (dtype) {

@@ -246,7 +246,9 @@ GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gem
 /* gemmd_submit() - start n products in one call, of weights on one device; they may run in any
  * order and at once. Never blocks on the daemon. On GEMMD_OK all n are in flight and ret_tickets
  * (n) names them; otherwise none is: BUSY when they do not all fit in flight beside what is (at
- * most in_flight_max, typically 256). */
+ * most in_flight_max, typically 256). Over ZeroMQ, BUSY as well while the connection is being made
+ * anew; if it breaks between two of the messages, the later requests end with BUSY. The first
+ * submit of a client opens its path, which takes up to timeout_msec. */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 

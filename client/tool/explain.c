@@ -41,6 +41,12 @@ static int parse_explain(int argc, char **argv, struct msg_explain *explain)
     return r ? r : tool_name(argv[optind], explain->weight, sizeof(explain->weight));
 }
 
+/* Times that the daemon does not know are 0 on the wire. */
+static json_t *known_usec(double usec)
+{
+    return usec > 0 ? json_real(usec) : json_null();
+}
+
 static json_t *choice_json(const struct msg_choice *choice)
 {
     json_t *declined = json_array();
@@ -48,20 +54,20 @@ static json_t *choice_json(const struct msg_choice *choice)
         json_array_append_new(declined, json_pack("{ss ss}", "kernel", choice->declined[i].kernel,
                                                   "reason", choice->declined[i].reason));
     }
-    return json_pack("{si ss ss sf sf sf so}", "m", (int)choice->m, "kernel", choice->kernel,
+    return json_pack("{si ss ss sf so so so}", "m", (int)choice->m, "kernel", choice->kernel,
                      "tile", choice->tile, "predicted_usec", choice->predicted_usec,
-                     "measured_usec", choice->measured_usec, "floor_usec", choice->floor_usec,
-                     "declined", declined);
+                     "measured_usec", known_usec(choice->measured_usec), "floor_usec",
+                     known_usec(choice->floor_usec), "declined", declined);
 }
 
 static void print_choice(const struct msg_choice *choice)
 {
-    (void)printf("%6u  %-28s %-22s %12.1f", choice->m, choice->kernel, choice->tile,
-                 choice->predicted_usec);
+    char floor[24] = "unknown";
     if (choice->floor_usec > 0) {
-        (void)printf(" %12.1f", choice->floor_usec);
+        (void)snprintf(floor, sizeof(floor), "%.1f", choice->floor_usec);
     }
-    (void)putchar('\n');
+    (void)printf("%6u  %-28s %-22s %12.1f %12s\n", choice->m, choice->kernel, choice->tile,
+                 choice->predicted_usec, floor);
     for (uint32_t i = 0; i < choice->n_declined; i++) {
         (void)printf("        not %s: %s\n", choice->declined[i].kernel,
                      choice->declined[i].reason);

@@ -7,7 +7,11 @@ int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct dev
                 struct reason *why)
 {
     if (strcmp(spec, "host") == 0 || strcmp(spec, "auto") == 0) {
-        return device_host_open(index, n_threads, ret_device, why);
+        int r = device_host_open(index, n_threads, ret_device, why);
+        if (r == 0) {
+            device_host_measure(*ret_device);
+        }
+        return r;
     }
     if (strncmp(spec, "cuda:", 5) == 0 || strncmp(spec, "GPU-", 4) == 0) {
         return reason_set(why, STATUS_UNSUPPORTED,

@@ -21,6 +21,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
+#include "daemon/device/host_roof.h"
 #include "daemon/device/thread_pool.h"
 
 /* Below this much work a part is not worth another thread's cache misses; a launch is cut into a
@@ -355,4 +356,10 @@ int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_dev
     }
     *ret_device = &host->base;
     return 0;
+}
+
+void device_host_measure(struct device *device)
+{
+    struct device_host *host = host_of(device);
+    device->read_gbps = host_roof_gbps(host->pool, device->n_threads, available_bytes());
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gk/gk.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 #include "ipc/lane.h"
@@ -38,6 +39,9 @@ static const struct config_option options[] = {
         "A user id that may load, unload and drain, beside root and the daemon's own."),
     ROW(COUNT, threads, "0", 0, 1024, "threads",
         "Threads of the host device; 0: one for each CPU this process may run on."),
+    ROW(TEXT, host_isa, "", 0, CONFIG_WORD_BYTES, "",
+        "The widest instructions that kernels of the host device may use: portable, avx2 or "
+        "avx512; empty: what the CPU has. The products are the same, bit for bit."),
     ROW(BOOL, batching, "yes", 0, 1, "",
         "Let requests of different sessions for one weight share a launch."),
     ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
@@ -338,6 +342,11 @@ int config_check(const struct config *config, struct reason *why)
     if ((config->lane_entries & (config->lane_entries - 1)) != 0) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "lane_entries: %ju is not a power of two",
                           (uintmax_t)config->lane_entries);
+    }
+    int r = config->host_isa[0] != '\0' ? gk_host_isa_check(config->host_isa, why) : 0;
+    if (r != 0) {
+        reason_prefix(why, "host_isa");
+        return r;
     }
     return check_lists(config, why);
 }

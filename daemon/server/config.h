@@ -15,6 +15,7 @@
 #include "ipc/base/reason.h"
 
 #define CONFIG_TEXT_BYTES     256u
+#define CONFIG_WORD_BYTES     32u
 #define CONFIG_DIR_BYTES      108u /* what a socket address can hold, NUL included */
 #define CONFIG_DEVICES_MAX    16u
 #define CONFIG_MODELS_MAX     64u
@@ -30,8 +31,9 @@ struct config_list {
 struct config {
     char socket_dir[CONFIG_DIR_BYTES]; /* "": see config_default_socket_dir() */
     char log[CONFIG_TEXT_BYTES];
-    struct config_list devices; /* empty: auto */
-    struct config_list models;  /* NAME=PATH */
+    char host_isa[CONFIG_WORD_BYTES]; /* "": no limit */
+    struct config_list devices;       /* empty: auto */
+    struct config_list models;        /* NAME=PATH */
     struct config_list admin_uids;
     uint64_t socket_mode;
     uint64_t threads;

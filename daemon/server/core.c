@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "daemon/server/accept_guard.h"
+#include "gk/gk.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
@@ -122,6 +123,7 @@ int core_init(struct core *core, const struct config *config, struct reason *why
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     r = r != 0 ? r : loader_new(core->store, &core->loader);
+    r = r != 0 ? r : gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {
         return r;

@@ -8,9 +8,9 @@
 
 #include "ipc/base/error.h"
 
-void replies_init(struct replies *replies)
+void replies_init(struct replies *replies, uint32_t in_flight_max)
 {
-    *replies = (struct replies){0};
+    *replies = (struct replies){.n_unsent_max = in_flight_max + REPLIES_OUTBOX_VERBS};
     list_init(&replies->pending);
     list_init(&replies->outbox);
 }
@@ -26,7 +26,7 @@ void replies_finish(struct replies *replies)
     for (uint32_t i = 0; i < REPLIES_HISTORY_MAX; i++) {
         free(replies->history[i].bytes);
     }
-    replies_init(replies);
+    replies_init(replies, 0);
 }
 
 bool replies_is_pending(const struct replies *replies, uint64_t message_id, uint64_t request_id)
@@ -117,7 +117,7 @@ const struct remembered *replies_recall(const struct replies *replies, enum msg_
 int replies_hold(struct replies *replies, const struct frame_route *route, const uint8_t *bytes,
                  size_t n_bytes)
 {
-    if (replies->n_unsent >= REPLIES_OUTBOX_MAX ||
+    if (replies->n_unsent >= replies->n_unsent_max ||
         replies->unsent_bytes + n_bytes > REPLIES_OUTBOX_BYTES_MAX) {
         return -ENOBUFS; /* an answer for the caller, not a fault: no trail */
     }

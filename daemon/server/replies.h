@@ -2,9 +2,11 @@
  *
  *   pending   SUBMITs in flight: where their replies go
  *   history   the last REPLIES_HISTORY_MAX replies to verbs that change something, so that
- * repeating one with its request id gives the same answer instead of doing it twice outbox replies
- * that the peer's queue had no room for; bounded, and a session that fills it is misbehaving Main
- * thread. */
+ *             repeating one with its request id gives the same answer instead of doing it twice
+ *   outbox    replies that the peer's queue had no room for; bounded, and a session that fills it
+ * is misbehaving: it has room for what may be in flight and REPLIES_OUTBOX_VERBS more
+ *
+ * Main thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +19,7 @@
 #include "ipc/msg.h"
 
 #define REPLIES_HISTORY_MAX      64u
-#define REPLIES_OUTBOX_MAX       64u
+#define REPLIES_OUTBOX_VERBS     64u
 #define REPLIES_OUTBOX_BYTES_MAX (16u * 1024u * 1024u)
 
 struct pending {
@@ -47,12 +49,13 @@ struct replies {
     struct remembered history[REPLIES_HISTORY_MAX];
     uint32_t i_oldest;
     struct list outbox;
+    uint32_t n_unsent_max;
     uint32_t n_unsent;
     uint64_t unsent_bytes;
 };
 
-/* replies_init() - nothing pending, nothing unsent. */
-void replies_init(struct replies *replies);
+/* replies_init() - nothing pending, nothing unsent. in_flight_max: SUBMITs that may be pending. */
+void replies_init(struct replies *replies, uint32_t in_flight_max);
 void replies_finish(struct replies *replies);
 
 /* pending: by the id of either the message or the descriptor. */

@@ -30,7 +30,7 @@ int session_new(uint64_t id, int fd, const struct side_peer *peer, struct quota_
         return err_raise(-ENOMEM);
     }
     session->fd = -1;
-    replies_init(&session->replies);
+    replies_init(&session->replies, (uint32_t)config->session_requests_max);
     list_init(&session->in_tokens);
     list_init(&session->in_ids);
     list_init(&session->in_all);

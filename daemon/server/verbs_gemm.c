@@ -119,6 +119,10 @@ static int explain_one(const struct weight *weight, uint32_t m, struct msg_choic
     }
     choice->m = m;
     choice->predicted_usec = predict(chosen, weight, m);
+    if (weight->device->read_gbps > 0) {
+        double bytes = (double)weight->layout->packed_bytes(&weight->desc);
+        choice->floor_usec = bytes / (weight->device->read_gbps * 1e3);
+    }
     (void)snprintf(choice->kernel, sizeof(choice->kernel), "%s", chosen->name);
     (void)snprintf(choice->tile, sizeof(choice->tile), "%s", chosen->tile);
     choice->declined = calloc(n_kernels, sizeof(*choice->declined));

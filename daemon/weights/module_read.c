@@ -116,7 +116,7 @@ static int read_gptq(const struct module *module, struct progress *progress,
         return r;
     }
     const struct gk_gptq source = {qweight, qzeros, scales, module->is_v1};
-    r = gk_gptq_read(&source, canonical, why);
+    r = gk_gptq_read(&source, canonical, NULL, why);
     if (r > 0) {
         reason_prefix(why, "module '%s'", module->name);
     }

@@ -8,12 +8,12 @@
  *
  * 4 bits. All values of code - 8, of codes, and of e2m1 are exact in bfloat16, so their f32 is 16
  * bits and 16 zeros. A row of a panel (32 bytes, 64 codes) becomes 64 f32 with two byte look-ups
- * (low and high byte of the bfloat16) for each half of the nibbles, two unpacks that join the bytes,
- * and one shift or mask for each eight f32: 19 operations a row, 2.4 for eight weights, beside the
- * fma. The plain way (shift left, shift right with sign, convert) takes 3. A half is the columns of
- * one nibble, low (columns 0-15, 32-47) or high; unpack leaves columns 16j + {0-3, 8-11} in one
- * vector and 16j + {4-7, 12-15} in the other, and sums stay in that order until the end of the
- * block, where two permutations mend it. */
+ * (low and high byte of the bfloat16) for each half of the nibbles, two unpacks that join the
+ * bytes, and one shift or mask for each eight f32: 19 operations a row, 2.4 for eight weights,
+ * beside the fma. The plain way (shift left, shift right with sign, convert) takes 3. A half is the
+ * columns of one nibble, low (columns 0-15, 32-47) or high; unpack leaves columns 16j + {0-3, 8-11}
+ * in one vector and 16j + {4-7, 12-15} in the other, and sums stay in that order until the end of
+ * the block, where two permutations mend it. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -259,7 +259,7 @@ INSTANCE void finish(const struct host_block *block, enum gk_code code, uint32_t
 INSTANCE void one_row(const struct host_block *block, enum gk_code code, bool has_zeros,
                       uint32_t i_m, float *totals)
 {
-    const uint32_t row_bytes = HOST_PANEL_N * gk_code_bits(code) / 8;
+    const uint32_t row_bytes = vector_row_bytes(code);
     struct decoder decoder = decoder_of(block, code, has_zeros);
     struct half sums[2] = {zero_half(), zero_half()};
     const float *x = block->x + i_m * block->x_stride_elems;
@@ -279,7 +279,7 @@ INSTANCE void one_row(const struct host_block *block, enum gk_code code, bool ha
 INSTANCE void two_rows(const struct host_block *block, enum gk_code code, bool has_zeros,
                        uint32_t i_m, uint32_t i_half, float *totals)
 {
-    const uint32_t row_bytes = HOST_PANEL_N * gk_code_bits(code) / 8;
+    const uint32_t row_bytes = vector_row_bytes(code);
     struct decoder decoder = decoder_of(block, code, has_zeros);
     struct half sums0 = zero_half(), sums1 = zero_half();
     const float *x0 = block->x + i_m * block->x_stride_elems;
@@ -314,7 +314,7 @@ static void f32_rows(const struct host_block *block, float *totals)
 INSTANCE void decoded_rows(const struct host_block *block, enum gk_code code, bool has_zeros,
                            float *totals)
 {
-    const uint32_t row_bytes = HOST_PANEL_N * gk_code_bits(code) / 8;
+    const uint32_t row_bytes = vector_row_bytes(code);
     _Alignas(64) float w[HOST_BLOCK_K * HOST_PANEL_N];
     struct decoder decoder = decoder_of(block, code, has_zeros);
     const uint8_t *row = block->weights;
@@ -338,9 +338,17 @@ INSTANCE void block_of(const struct host_block *block, enum gk_code code, bool h
     }
 }
 
+INSTANCE void int_block(const struct host_block *block, enum gk_code code, float *totals)
+{
+    if (block->zeros != NULL) {
+        block_of(block, code, true, totals);
+    } else {
+        block_of(block, code, false, totals);
+    }
+}
+
 static void block_of_any(const struct host_block *block, float *totals)
 {
-    bool has_zeros = block->zeros != NULL;
     switch (block->code) {
     case GK_CODE_F32:
         f32_rows(block, totals);
@@ -352,18 +360,10 @@ static void block_of_any(const struct host_block *block, float *totals)
         block_of(block, GK_CODE_BF16, false, totals);
         return;
     case GK_CODE_U4:
-        if (has_zeros) {
-            block_of(block, GK_CODE_U4, true, totals);
-        } else {
-            block_of(block, GK_CODE_U4, false, totals);
-        }
+        int_block(block, GK_CODE_U4, totals);
         return;
     case GK_CODE_U8:
-        if (has_zeros) {
-            block_of(block, GK_CODE_U8, true, totals);
-        } else {
-            block_of(block, GK_CODE_U8, false, totals);
-        }
+        int_block(block, GK_CODE_U8, totals);
         return;
     case GK_CODE_E4M3:
         block_of(block, GK_CODE_E4M3, false, totals);

@@ -1,8 +1,8 @@
 /* input.c - prepare() of every host kernel: rows of x become f32 in the workspace, once.
  *
- * Rows that are only widened are split along k, so that a single row keeps all parts busy. Rows that
- * are quantised here need all of their k for a scale, and with act-order all of it for the gather:
- * they are split by row. */
+ * Rows that are only widened are split along k, so that a single row keeps all parts busy. Rows
+ * that are quantised here need all of their k for a scale, and with act-order all of it for the
+ * gather: they are split by row. */
 #include <string.h>
 
 #include "ipc/base/num.h"

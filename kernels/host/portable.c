@@ -56,7 +56,7 @@ static float decode(const struct host_block *block, uint8_t code, uint32_t i_n)
     case GK_CODE_E2M1:
         return e2m1_to_f32(code);
     default:
-        return (float)code - (block->zeros != NULL         ? block->zeros[i_n]
+        return (float)code - (block->zeros != NULL        ? block->zeros[i_n]
                               : block->code == GK_CODE_U4 ? 8.0f
                                                           : 128.0f);
     }
@@ -98,8 +98,7 @@ static void multiply(const struct host_block *block, const float *w, const float
 static void add_scaled(const struct host_block *block, uint32_t i_m, const float *acc,
                        float *totals)
 {
-    float x_scale =
-        block->x_scales != NULL ? block->x_scales[i_m * block->x_scale_stride] : 1.0f;
+    float x_scale = block->x_scales != NULL ? block->x_scales[i_m * block->x_scale_stride] : 1.0f;
     for (uint32_t i_n = 0; i_n < HOST_PANEL_N; i_n++) {
         totals[i_n] = fmaf(acc[i_n], x_scale * block->scales[i_n], totals[i_n]);
     }

@@ -1,5 +1,5 @@
-/* host_codes.c - see host_codes.h. Transpositions, a step of rows at a time for all columns, so that
- * both sides stay in the L1 cache. */
+/* host_codes.c - see host_codes.h. Transpositions, a step of rows at a time for all columns, so
+ * that both sides stay in the L1 cache. */
 #include "kernels/layout/host_codes.h"
 
 #include <string.h>

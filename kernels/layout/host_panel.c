@@ -57,16 +57,15 @@ static void list_parts(const struct gk_canonical *canonical, const struct host_p
     const struct gk_desc *desc = &canonical->desc;
     uint32_t n_groups = gk_desc_groups(desc);
     uint32_t n_columns = gk_desc_scale_columns(desc);
-    parts[0] = (struct part){canonical->scales, n_groups,      n_columns,
-                             desc->group_n,     dtype_bytes(desc->scale_dtype),
-                             shape->scales_offset};
-    parts[1] = (struct part){
-        (char *)canonical->zeros, n_groups, n_columns, desc->group_n, 1, shape->zeros_offset};
-    parts[2] = (struct part){
-        (char *)canonical->column_scales, 1, desc->n, 1, sizeof(float),
-        shape->column_scales_offset};
-    parts[3] = (struct part){
-        canonical->bias, 1, desc->n, 1, dtype_bytes(desc->bias_dtype), shape->bias_offset};
+    parts[0] = (struct part){
+        canonical->scales,   n_groups, n_columns, desc->group_n, dtype_bytes(desc->scale_dtype),
+        shape->scales_offset};
+    parts[1] = (struct part){(char *)canonical->zeros, n_groups, n_columns, desc->group_n, 1,
+                             shape->zeros_offset};
+    parts[2] = (struct part){(char *)canonical->column_scales, 1, desc->n, 1, sizeof(float),
+                             shape->column_scales_offset};
+    parts[3] = (struct part){canonical->bias,   1, desc->n, 1, dtype_bytes(desc->bias_dtype),
+                             shape->bias_offset};
 }
 
 static void pack_part(const struct part *part, uint32_t first, uint32_t n_columns, char *panel)

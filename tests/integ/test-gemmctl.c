@@ -33,7 +33,7 @@ static int set_up(void **state)
     fixture_init(&fixture);
     test_model_write(&model, &fixture.folder, "tiny", 21);
     (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument};
+    const struct fixture_options options = {.model = argument, .config = "host_isa = portable\n"};
     fixture_start(&fixture, &options);
     return 0;
 }
@@ -127,6 +127,25 @@ static void test_every_command_in_json(void **state)
     expect_json(GEMMCTL("load", "second", model.path, "--json"), "load");
     expect_json(GEMMCTL("reload", "second", "--json"), "reload");
     expect_json(GEMMCTL("unload", "second", "--json"), "unload");
+}
+
+/* host_isa leaves the portable kernel; every m has the weight's one floor. */
+static void test_explanation(void **state)
+{
+    (void)state;
+    const char *kernel;
+    const char *reason;
+    double floors[2];
+    assert_int_equal(GEMMCTL("explain", "tiny/layer.int4", "--m", "1,64", "--json"), DONE);
+    json_t *document = json_output();
+    assert_int_equal(json_unpack(document, "{s:[{s:s, s:F, s:[{s:s}]}, {s:F}]}", "choices",
+                                 "kernel", &kernel, "floor_usec", &floors[0], "declined", "reason",
+                                 &reason, "floor_usec", &floors[1]),
+                     0);
+    assert_memory_equal(kernel, "portable_", 9);
+    assert_true(floors[0] > 0);
+    assert_true(floors[0] == floors[1]);
+    json_decref(document);
 }
 
 static void test_every_command_for_people(void **state)
@@ -264,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_command_in_json),
+        cmocka_unit_test(test_explanation),
         cmocka_unit_test(test_every_command_for_people),
         cmocka_unit_test(test_load_shows_in_models),
         cmocka_unit_test(test_gemm_from_file_to_file),

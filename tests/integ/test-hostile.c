@@ -125,7 +125,7 @@ static const char *socket_path(const char *name)
 
 static int connect_session(void)
 {
-    int fd = side_connect(socket_path(SIDE_SOCKET_NAME));
+    int fd = side_connect(socket_path(SIDE_SOCKET_NAME), 5000);
     assert_true(fd >= 0);
     return fd;
 }

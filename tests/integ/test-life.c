@@ -359,7 +359,7 @@ static void test_descriptor_limit(void **state)
     product_clear(&product);
     int peers[N_PEERS];
     for (uint32_t i = 0; i < N_PEERS; i++) {
-        peers[i] = side_connect(socket_path(life, SIDE_SOCKET_NAME));
+        peers[i] = side_connect(socket_path(life, SIDE_SOCKET_NAME), 5000);
     }
     fixture_sleep(0.3);
     assert_true(fixture_is_running(&life->fixture));

@@ -119,23 +119,158 @@ double gk_canonical_value(const struct gk_canonical *canonical, uint32_t i_n, ui
 double gk_canonical_bias(const struct gk_canonical *canonical, uint32_t i_n);
 
 /* ---- readers of checkpoint layouts -------------------------------------------------------------
- */
+ *
+ * A reader fills codes, scales, zeros and column_scales of a canonical that was allocated for a
+ * checked desc, which says what there is and how large it is. The bias is the caller's to read, and
+ * so is perm, before the codes: gk_g_idx_read() makes it. Source pointers may be unaligned; they
+ * hold as many elements as the shapes below say, which the caller has compared with the tensors'
+ * own; words are little-endian. "groups" and "scale_columns" are gk_desc_groups() and
+ * gk_desc_scale_columns(). Every bit is kept: nothing is rounded or rescaled.
+ *
+ * Refused, naming what, group, column and value: scales that are negative, infinite or NaN; NaN
+ * among FP8 weights; zero points where the desc has none. A scale of 0 is let through: quantisers
+ * write it for a group of nothing but zeros.
+ * Return: 0; STATUS_BAD_CHECKPOINT; STATUS_UNSUPPORTED for a desc that the layout cannot hold.
+ * After a refusal the arrays hold part of the weight. Pure but for the canonical; any thread. */
 
-/* GPTQ, reference/kernels: qweight (k*bits/32, n) int32 packed along k low first; qzeros (groups,
- * n*bits/32) int32 packed along n; scales (groups, n). is_v1: zeros are stored minus one.
- * All pointers may be unaligned. */
-struct gk_gptq {
-    const void *qweight;
-    const void *qzeros; /* NULL: symmetric by declaration */
-    const void *scales;
-    bool is_v1;
+/* gk_code_of_bits() - GK_CODE_U4 or GK_CODE_U8; other widths are STATUS_UNSUPPORTED.
+ * gk_pack_dtype_check() - 0 for the word type that GPTQ, AWQ and compressed-tensors pack into
+ * ("int32", null as NULL), STATUS_UNSUPPORTED for every other name.
+ * gk_awq_version_check() - 0 for "gemm" and NULL; "gemv", "gemv_fast" and others, whose bytes lie
+ * otherwise, are STATUS_UNSUPPORTED. Any case of letters. */
+int gk_code_of_bits(uint32_t bits, enum gk_code *ret_code, struct reason *why) GD_MUST_CHECK;
+int gk_pack_dtype_check(const char *name, struct reason *why) GD_MUST_CHECK;
+int gk_awq_version_check(const char *version, struct reason *why) GD_MUST_CHECK;
+
+/* What a g_idx (the group of each element of k) turned out to be. */
+enum gk_g_idx {
+    GK_G_IDX_PLAIN = 1, /* k / group_k: no act-order, whatever was declared */
+    GK_G_IDX_UNSET = 2, /* -1 throughout: as if it were absent; worth a warning */
+    GK_G_IDX_ZEROS = 3, /* 0 throughout, several groups, act-order not declared: k / group_k by
+                           rule; worth a warning */
+    GK_G_IDX_ORDER = 4, /* act-order */
 };
 
-/* gk_gptq_read() - fill canonical (allocated for the symmetric desc). Refuses, naming group and
- * column, zero points that are not the symmetric one (2^(bits-1)), and scales that are negative,
- * not finite. Return: 0 or STATUS_BAD_CHECKPOINT / STATUS_UNSUPPORTED. */
+/* gk_g_idx_read() - judge g_idx (k) int32 and sort it, stably, into perm (k), which is written for
+ * GK_G_IDX_ORDER only (desc.has_perm must then be set). The last group is shorter where group_k
+ * does not divide k. Refused: entries outside the groups, by index and value, as damage; groups
+ * with any other number of elements than group_k as STATUS_UNSUPPORTED, by group and number.
+ * Return: 0, STATUS_BAD_CHECKPOINT, STATUS_UNSUPPORTED or -ENOMEM. */
+int gk_g_idx_read(const void *g_idx, uint32_t k, uint32_t group_k, bool is_declared, uint32_t *perm,
+                  enum gk_g_idx *ret_kind, struct reason *why) GD_MUST_CHECK;
+
+/* GPTQ, v1 and v2, 4 and 8 bit: U4 or U8 with group_n 1, any group_k, zeros, act-order. Words hold
+ * 32 / bits fields, lowest bits first. */
+struct gk_gptq {
+    const void *qweight; /* (k / fields, n) int32: a word holds consecutive k of a column */
+    const void *qzeros;  /* (groups, n / fields) int32: a word holds consecutive columns of a group;
+                            NULL: symmetric by declaration, or zeros of a desc are refused */
+    const void *scales;  /* (groups, n) */
+    bool is_v1;          /* zero points are stored minus one, modulo 2^bits */
+};
+
+/* gk_gptq_read() - without desc.has_zeros every zero point must be the symmetric one, 2^(bits-1):
+ * files that declare one version and hold the other exist and would be off by one everywhere.
+ * *ret_n_wrapped: zero points of v1 stored as 2^bits - 1, taken as 0 (other readers take them as
+ * 2^bits, and a known writer damages their neighbours: worth a warning); may be NULL. */
 int gk_gptq_read(const struct gk_gptq *source, struct gk_canonical *canonical,
+                 uint64_t *ret_n_wrapped, struct reason *why) GD_MUST_CHECK;
+
+/* AWQ "gemm": U4 with group_n 1 and no act-order. A word holds eight consecutive columns, in
+ * nibbles 0, 4, 1, 5, 2, 6, 3, 7. Zero points are stored as they are. */
+struct gk_awq {
+    const void *qweight; /* (k, n / 8) int32 */
+    const void *qzeros;  /* (groups, n / 8) int32; NULL without desc.has_zeros */
+    const void *scales;  /* (groups, n) */
+};
+int gk_awq_read(const struct gk_awq *source, struct gk_canonical *canonical,
+                struct reason *why) GD_MUST_CHECK;
+
+/* compressed-tensors "pack-quantized", 4 and 8 bit: U4 or U8 with group_n 1 or n. Signed values and
+ * zero points, stored with 2^(bits-1) added, which is what canonical codes have. */
+struct gk_ct_packed {
+    const void *weight_packed;     /* (n, ceil(k / fields)) int32: consecutive k, low first */
+    const void *weight_scale;      /* (scale_columns, groups) */
+    const void *weight_zero_point; /* (ceil(scale_columns / fields), groups) int32: consecutive
+                                      columns, low first; NULL without desc.has_zeros */
+    const void *weight_shape;      /* (2) int64: n, k, refused when they differ from the desc's;
+                                      NULL: absent */
+};
+int gk_ct_packed_read(const struct gk_ct_packed *source, struct gk_canonical *canonical,
+                      struct reason *why) GD_MUST_CHECK;
+
+/* A byte a weight, signed: U8 of compressed-tensors "int-quantized" and INT8 W8A8. */
+struct gk_int8 {
+    const void *weight;            /* (n, k) int8 */
+    const void *weight_scale;      /* (scale_columns, groups) */
+    const void *weight_zero_point; /* (scale_columns, groups) int8; NULL without desc.has_zeros */
+};
+int gk_int8_read(const struct gk_int8 *source, struct gk_canonical *canonical,
                  struct reason *why) GD_MUST_CHECK;
+
+/* FP8 weights, E4M3, of every origin: "fp8" and block FP8 (weight_scale_inv multiplies, whatever it
+ * is called), "fbgemm_fp8", compressed-tensors "float-quantized", ModelOpt FP8, MXFP8 (scale_dtype
+ * F8_E8M0, also from tensors of U8). NaN weights (0x7f, 0xff) are refused, by row and column: one
+ * makes a whole column of y NaN. */
+struct gk_fp8 {
+    const void *weight;       /* (n, k) F8_E4M3 */
+    const void *weight_scale; /* (scale_columns, groups) */
+};
+int gk_fp8_read(const struct gk_fp8 *source, struct gk_canonical *canonical,
+                struct reason *why) GD_MUST_CHECK;
+
+/* E2M1 weights, two a byte, the low nibble first: NVFP4 (groups of 16, scales F8_E4M3, a global
+ * scale that divides in compressed-tensors and multiplies in ModelOpt: desc.column_scale says) and
+ * MXFP4 (groups of 32, scales F8_E8M0, no global scale). k is even. */
+struct gk_fp4 {
+    const void *weight;       /* (n, k / 2) U8 */
+    const void *weight_scale; /* (n, groups) */
+    const void *global_scale; /* (1) f32, positive: written into every column scale; NULL without
+                                 desc.column_scale */
+};
+int gk_fp4_read(const struct gk_fp4 *source, struct gk_canonical *canonical,
+                struct reason *why) GD_MUST_CHECK;
+
+/* ---- fusing and slicing ------------------------------------------------------------------------
+ *
+ * Exact: nothing is requantised; gk_canonical_value() of every element stays what it was. The
+ * gk_desc_ function of a pair is the rule alone, and tells the desc before any data is read; the
+ * gk_canonical_ function applies it. Inputs are only read; *ret_canonical is the caller's to
+ * gk_canonical_finish(). Return: 0, STATUS_INVALID_ARGUMENT (a range outside the weight),
+ * STATUS_UNSUPPORTED with the rule, or -ENOMEM. */
+
+/* gk_canonical_concat_n() - several weights of equal k as one, rows of the first part first (qkv,
+ * gate_up). Scales that cover several rows (a tensor, a block) stay so when all parts have the same
+ * group_n and it divides the rows of all but the last; else they are repeated row by row (group_n
+ * 1). Scales of f32, f16 and bf16 mix as f32, and so do biases. A part without zero points gets the
+ * symmetric ones, without a bias -0 (which no sum is changed by), without column scales 1.
+ * Refused: parts that differ in code, group_k, act-order (perm itself), or activation scheme;
+ * static activation scales or zero points that differ, since one x would have to be quantised two
+ * ways; column scales that multiply beside ones that divide. */
+int gk_desc_concat_n(const struct gk_desc *parts, uint32_t n_parts, struct gk_desc *ret_desc,
+                     struct reason *why) GD_MUST_CHECK;
+int gk_canonical_concat_n(const struct gk_canonical *parts, uint32_t n_parts,
+                          struct gk_canonical *ret_canonical, struct reason *why) GD_MUST_CHECK;
+
+/* gk_canonical_slice_n() - rows [first_n, first_n + n) of W, columns of y: always possible. Where
+ * the first cut goes through scales that cover several rows, they are repeated row by row. */
+int gk_desc_slice_n(const struct gk_desc *whole, uint32_t first_n, uint32_t n,
+                    struct gk_desc *ret_desc, struct reason *why) GD_MUST_CHECK;
+int gk_canonical_slice_n(const struct gk_canonical *whole, uint32_t first_n, uint32_t n,
+                         struct gk_canonical *ret_canonical, struct reason *why) GD_MUST_CHECK;
+
+/* gk_canonical_slice_k() - columns [first_k, first_k + k) of W: a summand of y. Slices that cover k
+ * sum to the whole: the bias stays with the slice that has first_k 0. A cut at a multiple of
+ * group_k keeps the groups. A slice inside one group keeps its scale. Any other cut halves groups
+ * until they fit, repeating scales: group_k becomes gcd(group_k, first_k), refused below
+ * GK_SLICE_GROUP_K_MIN. Refused as well: act-order, where elements of every group lie all over k;
+ * FP8_GROUP activations cut elsewhere than at a multiple of GK_ACT_GROUP_K. Dynamic scales of a
+ * token are those of the slice's x, as everywhere in the field. */
+#define GK_SLICE_GROUP_K_MIN 32u
+int gk_desc_slice_k(const struct gk_desc *whole, uint32_t first_k, uint32_t k,
+                    struct gk_desc *ret_desc, struct reason *why) GD_MUST_CHECK;
+int gk_canonical_slice_k(const struct gk_canonical *whole, uint32_t first_k, uint32_t k,
+                         struct gk_canonical *ret_canonical, struct reason *why) GD_MUST_CHECK;
 
 /* ---- packed layouts ----------------------------------------------------------------------------
  */
@@ -231,10 +366,11 @@ int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_ker
 uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout,
                           uint32_t cuda_arch);
 
-/* gk_host_isa_limit() - for tests and for GEMMD_HOST_ISA: forbid host kernels above "portable",
- * "avx2" or "avx512"; NULL lifts it. 0 or STATUS_INVALID_ARGUMENT. Not thread-safe: before any
- * launch. */
+/* gk_host_isa_limit() - for tests and operators: forbid host kernels above "portable", "avx2" or
+ * "avx512"; NULL lifts it. Not thread-safe: before any launch. gk_host_isa_check() - is it one of
+ * these? Both: 0 or STATUS_INVALID_ARGUMENT. */
 int gk_host_isa_limit(const char *isa, struct reason *why) GD_MUST_CHECK;
+int gk_host_isa_check(const char *isa, struct reason *why) GD_MUST_CHECK;
 
 /* ---- reference ---------------------------------------------------------------------------------
  */

@@ -124,7 +124,7 @@ void fake_release_held(struct fake_daemon *fake)
 void fake_look_at_lane(struct fake_daemon *fake, struct fake_session *session)
 {
     struct held held = {.session = session};
-    if (!session->lane.shared) {
+    if (!session->lane.shared || fake_has(fake, FAKE_NO_READING)) {
         return;
     }
     while (ring_pop(&session->lane.submit, &held.desc) == RING_OK) {

@@ -32,6 +32,7 @@ enum fake_quirk {
         1 << 14,                 /* end requests and jobs with INVALID_ARGUMENT and FAKE_SENTENCE */
     FAKE_CORRUPT_RING = 1 << 15, /* overwrite the completion ring's tail */
     FAKE_FOREIGN_RESULT = 1 << 16, /* before each result, one for a request nobody made */
+    FAKE_NO_READING = 1 << 17,     /* leave in the lanes what is there, until this is cleared */
 };
 
 #define FAKE_SENTENCE "n 5 is not the weight's 4: it was reloaded with another shape"

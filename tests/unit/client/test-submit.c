@@ -173,6 +173,33 @@ static void test_overwritten_ring(void **state)
     assert_says("overwritten");
 }
 
+/* A ring full of requests has no room for cancellations: they go in as soon as there is some. */
+static void test_cancel_on_a_full_ring(void **state)
+{
+    (void)state;
+    struct gemmd_gemm gemms[FAKE_LANE_ENTRIES];
+    gemmd_ticket_t tickets[FAKE_LANE_ENTRIES];
+    for (uint32_t i = 0; i < FAKE_LANE_ENTRIES; i++) {
+        gemms[i] = fixture_gemm(&fixture, i);
+    }
+    fake_set(fixture.fake, FAKE_NO_READING);
+    assert_int_equal(gemmd_submit(fixture.client, gemms, FAKE_LANE_ENTRIES, tickets), GEMMD_OK);
+    for (int i = 0; i < 2; i++) { /* twice is once */
+        assert_int_equal(gemmd_cancel(fixture.client, tickets[3]), GEMMD_OK);
+        assert_int_equal(gemmd_cancel(fixture.client, tickets[9]), GEMMD_OK);
+    }
+    assert_int_equal(gemmd_wait(fixture.client, tickets[3], 0, NULL), GEMMD_TIMEOUT);
+    fake_set(fixture.fake, FAKE_HOLD); /* it reads again, and serves nothing */
+    assert_int_equal(gemmd_wait(fixture.client, tickets[9], 5000000, NULL), GEMMD_CANCELLED);
+    assert_int_equal(gemmd_wait(fixture.client, tickets[3], 5000000, NULL), GEMMD_CANCELLED);
+    fake_set(fixture.fake, 0);
+    for (uint32_t i = 0; i < FAKE_LANE_ENTRIES; i++) {
+        if (i != 3 && i != 9) {
+            assert_int_equal(gemmd_wait(fixture.client, tickets[i], 5000000, NULL), GEMMD_OK);
+        }
+    }
+}
+
 static void test_foreign_result_is_dropped(void **state)
 {
     (void)state;
@@ -226,6 +253,7 @@ int main(void)
         ON_BOTH(test_wrong_use),
         cmocka_unit_test_setup_teardown(test_garbage_ends_the_wait, set_up_zeromq, tear_down),
         ON_RING(test_overwritten_ring),
+        ON_RING(test_cancel_on_a_full_ring),
         ON_RING(test_foreign_result_is_dropped),
         ON_RING(test_lane_without_fds),
     };

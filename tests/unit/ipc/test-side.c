@@ -214,14 +214,14 @@ static void test_path_length(void **state)
     char path[4097];
     path_of_length(path, 107);
     int listen_fd = side_listen(path, 0600);
-    int client_fd = side_connect(path);
+    int client_fd = side_connect(path, 5000);
     assert_true(listen_fd >= 0 && client_fd >= 0);
     close(client_fd);
     close(listen_fd);
     unlink(path);
     path_of_length(path, 108);
     assert_int_equal(side_listen(path, 0600), -ENAMETOOLONG);
-    assert_int_equal(side_connect(path), -ENAMETOOLONG);
+    assert_int_equal(side_connect(path, 5000), -ENAMETOOLONG);
     path_of_length(path, 4096);
     assert_int_equal(side_listen(path, 0600), -ENAMETOOLONG);
     assert_int_equal(side_listen("", 0600), -EINVAL);
@@ -268,7 +268,7 @@ static void test_what_is_no_socket_stays(void **state)
     assert_int_equal(side_listen(path, 0600), -EEXIST);
     unlink(path);
     assert_int_equal(side_listen(folder, 0600), -EEXIST);
-    assert_int_equal(side_connect(path), -ENOENT);
+    assert_int_equal(side_connect(path, 5000), -ENOENT);
 }
 
 static void test_accept_and_peer(void **state)
@@ -280,7 +280,7 @@ static void test_accept_and_peer(void **state)
     int listen_fd = side_listen(path, 0600);
     assert_true(listen_fd >= 0);
     assert_int_equal(side_accept(listen_fd), -EAGAIN);
-    int client_fd = side_connect(path);
+    int client_fd = side_connect(path, 5000);
     int fd = side_accept(listen_fd);
     assert_true(client_fd >= 0 && fd >= 0);
     assert_true((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);

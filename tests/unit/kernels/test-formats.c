@@ -1,5 +1,5 @@
-/* test-formats.c - descriptors, the GPTQ reader (cases T08, T11), and packed layouts: what is
- * packed comes back bit for bit, for odd shapes too. */
+/* test-formats.c - descriptors and packed layouts: what is packed comes back bit for bit, for odd
+ * shapes too. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,139 +179,6 @@ static void test_desc_text(void **state)
     assert_string_equal(text, "plain");
 }
 
-/* ---- GPTQ -------------------------------------------------------------------------------------
- */
-
-#define GPTQ_N      128u
-#define GPTQ_K      256u
-#define GPTQ_GROUPS 2u
-
-/* Arrays of a checkpoint, one byte off any alignment, as a mapped file may have them. */
-struct gptq_case {
-    uint8_t qweight[1 + GPTQ_K * GPTQ_N / 2];
-    uint8_t qzeros[1 + GPTQ_GROUPS * GPTQ_N / 2];
-    uint8_t scales[1 + GPTQ_GROUPS * GPTQ_N * 2];
-    struct gk_gptq source;
-    struct gk_canonical canonical;
-    struct reason why;
-};
-
-static int setup_gptq(void **state)
-{
-    struct gptq_case *gptq = calloc(1, sizeof(*gptq));
-    assert_non_null(gptq);
-    struct random random = {1};
-    for (uint32_t i = 1; i < sizeof(gptq->qweight); i++) {
-        gptq->qweight[i] = (uint8_t)random_next(&random);
-    }
-    for (uint32_t i = 0; i < GPTQ_GROUPS * GPTQ_N; i++) {
-        elem_store(gptq->scales + 1, DTYPE_F16, i, 1.0 + i);
-    }
-    gptq->source = (struct gk_gptq){gptq->qweight + 1, gptq->qzeros + 1, gptq->scales + 1, true};
-    memset(gptq->qzeros, 0x77, sizeof(gptq->qzeros));
-    struct gk_desc desc = desc_int4(GPTQ_N, GPTQ_K, 128, DTYPE_F16, DTYPE_NONE);
-    assert_int_equal(gk_canonical_alloc(&gptq->canonical, &desc), 0);
-    *state = gptq;
-    return 0;
-}
-
-static int teardown_gptq(void **state)
-{
-    struct gptq_case *gptq = *state;
-    gk_canonical_finish(&gptq->canonical);
-    free(gptq);
-    return 0;
-}
-
-static int read_gptq(struct gptq_case *gptq)
-{
-    return gk_gptq_read(&gptq->source, &gptq->canonical, &gptq->why);
-}
-
-/* Element (k, n): word (k / 8, n), bits 4 * (k % 8); here by bytes, another way than the reader's.
- */
-static void test_gptq_order(void **state)
-{
-    struct gptq_case *gptq = *state;
-    assert_int_equal(read_gptq(gptq), 0);
-    const uint8_t *codes = gptq->canonical.codes;
-    for (uint32_t i_k = 0; i_k < GPTQ_K; i_k++) {
-        for (uint32_t i_n = 0; i_n < GPTQ_N; i_n++) {
-            uint8_t byte = gptq->qweight[1 + (i_k / 8 * GPTQ_N + i_n) * 4 + i_k % 8 / 2];
-            uint8_t code = i_k % 2 == 0 ? byte & 15 : byte >> 4;
-            assert_int_equal(codes[i_n * GPTQ_K + i_k], code);
-            double scale = 1.0 + i_k / 128 * GPTQ_N + i_n;
-            assert_true(gk_canonical_value(&gptq->canonical, i_n, i_k) == scale * (code - 8));
-        }
-    }
-}
-
-static void test_gptq_versions(void **state)
-{
-    struct gptq_case *gptq = *state;
-    assert_int_equal(read_gptq(gptq), 0); /* T08 (a) */
-    gptq->source.is_v1 = false;
-    assert_int_equal(read_gptq(gptq), STATUS_BAD_CHECKPOINT);
-    assert_non_null(strstr(gptq->why.text, "looks like v1"));
-    memset(gptq->qzeros, 0x88, sizeof(gptq->qzeros));
-    assert_int_equal(read_gptq(gptq), 0); /* T08 (b) */
-    gptq->source.is_v1 = true;            /* T08 (d) */
-    assert_int_equal(read_gptq(gptq), STATUS_BAD_CHECKPOINT);
-    assert_non_null(strstr(gptq->why.text, "declared gptq (v1)"));
-    assert_non_null(strstr(gptq->why.text, "looks like v2"));
-    gptq->source.qzeros = NULL;
-    assert_int_equal(read_gptq(gptq), 0);
-}
-
-/* Every stored value in every field: only the symmetric one passes, nothing carries into a
- * neighbour. */
-static void test_gptq_each_zero(void **state)
-{
-    struct gptq_case *gptq = *state;
-    for (uint32_t is_v1 = 0; is_v1 < 2; is_v1++) {
-        uint8_t good = is_v1 ? 7 : 8;
-        gptq->source.is_v1 = is_v1;
-        for (uint32_t i = 0; i < 16u * GPTQ_N; i++) {
-            uint32_t i_n = i / 16;
-            uint8_t stored = i % 16;
-            memset(gptq->qzeros, good * 0x11, sizeof(gptq->qzeros));
-            uint8_t *byte = &gptq->qzeros[1 + GPTQ_N / 2 + i_n / 2];
-            *byte = i_n % 2 == 0 ? (uint8_t)(good << 4 | stored) : (uint8_t)(stored << 4 | good);
-            assert_int_equal(read_gptq(gptq), stored == good ? 0 : STATUS_BAD_CHECKPOINT);
-            if (stored != good) {
-                char place[48];
-                (void)snprintf(place, sizeof(place), "group 1, column %u ", i_n);
-                assert_non_null(strstr(gptq->why.text, place));
-            }
-        }
-    }
-}
-
-static void test_gptq_scales(void **state)
-{
-    struct gptq_case *gptq = *state;
-    static const double bad[] = {HUGE_VAL, -HUGE_VAL, (double)NAN, -0.5};
-    for (uint32_t i = 0; i < ARRAY_LENGTH(bad); i++) {
-        elem_store(gptq->scales + 1, DTYPE_F16, GPTQ_N + 5, bad[i]);
-        assert_int_equal(read_gptq(gptq), STATUS_BAD_CHECKPOINT);
-        assert_non_null(strstr(gptq->why.text, "group 1, column 5"));
-    }
-    elem_store(gptq->scales + 1, DTYPE_F16, GPTQ_N + 5, 0.0);
-    assert_int_equal(read_gptq(gptq), 0);
-}
-
-static void test_gptq_shapes(void **state)
-{
-    struct gptq_case *gptq = *state;
-    gptq->canonical.desc.k = GPTQ_K - 4;
-    assert_int_equal(read_gptq(gptq), STATUS_BAD_CHECKPOINT);
-    gptq->canonical.desc.k = GPTQ_K;
-    gptq->canonical.desc.n = GPTQ_N - 4;
-    assert_int_equal(read_gptq(gptq), STATUS_BAD_CHECKPOINT);
-    gptq->canonical.desc.code = GK_CODE_U8;
-    assert_int_equal(read_gptq(gptq), STATUS_UNSUPPORTED);
-}
-
 /* ---- packed layouts ---------------------------------------------------------------------------
  */
 
@@ -405,11 +272,6 @@ int main(void)
         cmocka_unit_test(test_desc_refuses_int8_activations),
         cmocka_unit_test(test_desc_refuses_fp8_activations),
         cmocka_unit_test(test_desc_text),
-        cmocka_unit_test_setup_teardown(test_gptq_order, setup_gptq, teardown_gptq),
-        cmocka_unit_test_setup_teardown(test_gptq_versions, setup_gptq, teardown_gptq),
-        cmocka_unit_test_setup_teardown(test_gptq_each_zero, setup_gptq, teardown_gptq),
-        cmocka_unit_test_setup_teardown(test_gptq_scales, setup_gptq, teardown_gptq),
-        cmocka_unit_test_setup_teardown(test_gptq_shapes, setup_gptq, teardown_gptq),
         cmocka_unit_test(test_layouts_are_lossless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,13 +11,15 @@
 
 #include "daemon/server/replies.h"
 
+#define IN_FLIGHT_MAX 10u
+
 static const struct frame_route route = {.n_routes = 1, .n_bytes = {3}, .bytes = {"abc"}};
 
 static void test_pending_by_either_id(void **state)
 {
     (void)state;
     struct replies replies;
-    replies_init(&replies);
+    replies_init(&replies, IN_FLIGHT_MAX);
     assert_int_equal(replies_add_pending(&replies, 10, 20, &route), 0);
     assert_true(replies_is_pending(&replies, 10, 99));
     assert_true(replies_is_pending(&replies, 99, 20));
@@ -38,7 +40,7 @@ static void test_history_keeps_the_last(void **state)
 {
     (void)state;
     struct replies replies;
-    replies_init(&replies);
+    replies_init(&replies, IN_FLIGHT_MAX);
     for (uint64_t id = 0; id < REPLIES_HISTORY_MAX + 10; id++) {
         replies_remember(&replies, MSG_VERB_LOAD, id, (const uint8_t *)&id, sizeof(id));
     }
@@ -58,12 +60,12 @@ static void test_outbox_is_bounded_and_in_order(void **state)
 {
     (void)state;
     struct replies replies;
-    replies_init(&replies);
-    for (uint8_t i = 0; i < REPLIES_OUTBOX_MAX; i++) {
+    replies_init(&replies, IN_FLIGHT_MAX);
+    for (uint8_t i = 0; i < IN_FLIGHT_MAX + REPLIES_OUTBOX_VERBS; i++) {
         assert_int_equal(replies_hold(&replies, &route, &i, 1), 0);
     }
     assert_int_equal(replies_hold(&replies, &route, (const uint8_t *)"x", 1), -ENOBUFS);
-    for (uint8_t i = 0; i < REPLIES_OUTBOX_MAX; i++) {
+    for (uint8_t i = 0; i < IN_FLIGHT_MAX + REPLIES_OUTBOX_VERBS; i++) {
         struct unsent *unsent = replies_first_unsent(&replies);
         assert_int_equal(unsent->bytes[0], i);
         replies_drop_unsent(&replies, unsent);
@@ -80,7 +82,7 @@ static void test_outbox_is_bounded_in_bytes(void **state)
     size_t half = REPLIES_OUTBOX_BYTES_MAX / 2;
     uint8_t *bytes = calloc(1, half + 1);
     assert_non_null(bytes);
-    replies_init(&replies);
+    replies_init(&replies, IN_FLIGHT_MAX);
     assert_int_equal(replies_hold(&replies, &route, bytes, half), 0);
     assert_int_equal(replies_hold(&replies, &route, bytes, half + 1), -ENOBUFS);
     assert_int_equal(replies_hold(&replies, &route, bytes, half), 0);

@@ -72,7 +72,7 @@ static int dial(void)
 {
     char path[320];
     (void)snprintf(path, sizeof(path), "%s/" SIDE_SOCKET_NAME, fixture.socket_dir);
-    int fd = side_connect(path);
+    int fd = side_connect(path, 5000);
     assert_true(fd >= 0);
     return fd;
 }
