@@ -9,7 +9,11 @@
 bool session_is_alive(const struct gemmd_client *client)
 {
     struct pollfd session = {.fd = client->session_fd, .events = POLLRDHUP};
-    return poll(&session, 1, 0) == 0;
+    int n;
+    do {
+        n = poll(&session, 1, 0); /* EINTR even though it does not sleep: a signal was pending */
+    } while (n < 0 && errno == EINTR);
+    return n == 0;
 }
 
 int session_gone(const struct gemmd_client *client)

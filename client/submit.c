@@ -9,6 +9,18 @@
 
 #define SUBMIT_CHUNK 32u /* descriptors built at once, on the stack */
 
+/* The name of a buffer of another client; NULL: there is none. */
+static const char *foreign_buffer(const struct gemmd_client *client, const struct gemmd_gemm *gemm)
+{
+    if (gemm->x && gemm->x->client != client) {
+        return "x";
+    }
+    if (gemm->y && gemm->y->client != client) {
+        return "y";
+    }
+    return gemm->x_scale && gemm->x_scale->client != client ? "x_scale" : NULL;
+}
+
 static int check_gemm(const struct gemmd_client *client, const struct gemmd_gemm *gemm)
 {
     if (gemm->struct_bytes != sizeof(*gemm)) {
@@ -24,9 +36,14 @@ static int check_gemm(const struct gemmd_client *client, const struct gemmd_gemm
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_gemm.%s is NULL and m is %u",
                              gemm->x ? "y" : "x", gemm->m);
     }
-    if ((gemm->x && gemm->x->client != client) || (gemm->y && gemm->y->client != client)) {
+    const char *foreign = foreign_buffer(client, gemm);
+    if (foreign) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_gemm.%s belongs to another client",
-                             gemm->x && gemm->x->client != client ? "x" : "y");
+                             foreign);
+    }
+    if (!gemm->x_scale && (gemm->x_scale_offset_bytes || gemm->x_scale_stride)) {
+        return client_refuse(STATUS_INVALID_ARGUMENT,
+                             "gemmd_gemm.x_scale is NULL and has an offset or a stride");
     }
     if ((unsigned)gemm->x_dtype > UINT8_MAX || (unsigned)gemm->y_dtype > UINT8_MAX) {
         return client_refuse(STATUS_INVALID_ARGUMENT,
@@ -52,16 +69,33 @@ static int check_gemms(const struct gemmd_client *client, const struct gemmd_gem
     return 0;
 }
 
+/* An offset that is out of range anyway must not wrap into it. */
+static uint64_t offset_of(const struct gemmd_buffer *buffer, uint64_t offset_bytes)
+{
+    uint64_t sum;
+    return buffer && num_add(buffer->offset_bytes, offset_bytes, &sum) ? sum : offset_bytes;
+}
+
+/* Scales between rows of x_scale. */
+static uint64_t scale_stride(const struct gemmd_gemm *gemm)
+{
+    if (!gemm->x_scale || gemm->x_scale_stride) {
+        return gemm->x_scale_stride;
+    }
+    return gemm->weight->act == GEMMD_ACT_FP8_GROUP ? num_div_up(gemm->weight->k, GEMMD_ACT_GROUP_K)
+                                                    : 1;
+}
+
 static struct request_desc describe(const struct gemmd_gemm *gemm, uint64_t request_id)
 {
     return (struct request_desc){
         .request_id = request_id,
         .weight_id = gemm->weight->id,
         .x_buffer_id = gemm->x ? gemm->x->id : 0,
-        .x_offset_bytes = gemm->x_offset_bytes,
+        .x_offset_bytes = offset_of(gemm->x, gemm->x_offset_bytes),
         .x_stride_elems = gemm->x_stride ? gemm->x_stride : gemm->weight->k,
         .y_buffer_id = gemm->y ? gemm->y->id : 0,
-        .y_offset_bytes = gemm->y_offset_bytes,
+        .y_offset_bytes = offset_of(gemm->y, gemm->y_offset_bytes),
         .y_stride_elems = gemm->y_stride ? gemm->y_stride : gemm->weight->n,
         .timeout_usec = gemm->timeout_usec,
         .m = gemm->m,
@@ -70,6 +104,9 @@ static struct request_desc describe(const struct gemmd_gemm *gemm, uint64_t requ
         .op = REQUEST_OP_GEMM,
         .x_dtype = (uint8_t)gemm->x_dtype,
         .y_dtype = (uint8_t)gemm->y_dtype,
+        .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id : 0,
+        .x_scale_offset_bytes = offset_of(gemm->x_scale, gemm->x_scale_offset_bytes),
+        .x_scale_stride_elems = scale_stride(gemm),
     };
 }
 

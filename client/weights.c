@@ -7,8 +7,17 @@
 #include "client/client.h"
 
 static_assert((int)GEMMD_F32 == (int)DTYPE_F32 && (int)GEMMD_F16 == (int)DTYPE_F16 &&
-                  (int)GEMMD_BF16 == (int)DTYPE_BF16,
+                  (int)GEMMD_BF16 == (int)DTYPE_BF16 && (int)GEMMD_I8 == (int)DTYPE_I8 &&
+                  (int)GEMMD_F8_E4M3 == (int)DTYPE_F8_E4M3,
               "gemmd.h and dtype.h disagree");
+static_assert((int)GEMMD_ACT_FLOAT == (int)MSG_ACT_FLOAT &&
+                  (int)GEMMD_ACT_FP8_TENSOR == (int)MSG_ACT_FP8_TENSOR &&
+                  (int)GEMMD_ACT_FP8_TOKEN == (int)MSG_ACT_FP8_TOKEN &&
+                  (int)GEMMD_ACT_FP8_GROUP == (int)MSG_ACT_FP8_GROUP &&
+                  (int)GEMMD_ACT_INT8_TENSOR == (int)MSG_ACT_INT8_TENSOR &&
+                  (int)GEMMD_ACT_INT8_TOKEN == (int)MSG_ACT_INT8_TOKEN &&
+                  (int)GEMMD_ACT_INT8_TOKEN_ZERO == (int)MSG_ACT_INT8_TOKEN_ZERO,
+              "gemmd.h and msg.h disagree");
 
 static void take_weight(const struct msg_weight *message, struct gemmd_weight *ret_weight)
 {
@@ -22,6 +31,7 @@ static void take_weight(const struct msg_weight *message, struct gemmd_weight *r
         .has_bias = message->has_bias,
         .packed_bytes = message->packed_bytes,
         .generation = message->generation,
+        .act = (enum gemmd_act)message->act,
     };
     (void)snprintf(ret_weight->format, sizeof(ret_weight->format), "%s", message->format);
     (void)snprintf(ret_weight->name, sizeof(ret_weight->name), "%s", message->name);

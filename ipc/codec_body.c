@@ -70,6 +70,7 @@ static void put_weight(struct arena *arena, const struct msg_weight *weight,
     wire->packed_bytes = weight->packed_bytes;
     wire->has_bias = weight->has_bias;
     wire->act_dtype = weight->act_dtype;
+    wire->act = weight->act;
 }
 
 static void take_weight(struct codec_reader *reader, const Gemmd__Wire__Weight *wire,
@@ -86,6 +87,7 @@ static void take_weight(struct codec_reader *reader, const Gemmd__Wire__Weight *
     weight->packed_bytes = wire->packed_bytes;
     weight->has_bias = wire->has_bias;
     weight->act_dtype = codec_take_dtype(reader, wire->act_dtype, "weight.act_dtype");
+    weight->act = wire->act;
 }
 
 void codec_put_weights(struct arena *arena, const struct msg_reply *reply,

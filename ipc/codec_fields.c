@@ -32,9 +32,7 @@ char *codec_put_text(struct arena *arena, const char *text)
         return copy;
     }
     memcpy(copy, text, n_bytes);
-    for (size_t i = 0; (i += utf8_valid_bytes(copy + i, n_bytes - i)) < n_bytes; i++) {
-        copy[i] = '?';
-    }
+    utf8_mend(copy, n_bytes);
     return copy;
 }
 

@@ -59,6 +59,9 @@ static void put_submit(const struct request_desc *desc, Gemmd__Wire__Submit *wir
     wire->x_dtype = desc->x_dtype;
     wire->y_dtype = desc->y_dtype;
     wire->flags = desc->flags;
+    wire->x_scale_buffer_id = desc->x_scale_buffer_id;
+    wire->x_scale_offset_bytes = desc->x_scale_offset_bytes;
+    wire->x_scale_stride_elems = desc->x_scale_stride_elems;
 }
 
 static void put_explain(struct arena *arena, const struct msg_explain *explain,
@@ -202,6 +205,9 @@ static void take_submit(struct codec_reader *reader, const Gemmd__Wire__Submit *
         .x_dtype = codec_take_byte(reader, wire->x_dtype, "submit.x_dtype"),
         .y_dtype = codec_take_byte(reader, wire->y_dtype, "submit.y_dtype"),
         .flags = wire->flags,
+        .x_scale_buffer_id = wire->x_scale_buffer_id,
+        .x_scale_offset_bytes = wire->x_scale_offset_bytes,
+        .x_scale_stride_elems = wire->x_scale_stride_elems,
     };
 }
 

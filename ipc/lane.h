@@ -61,8 +61,11 @@ struct lane {
 
 #define LANE_NULL ((struct lane){.region = REGION_NULL, .doorbell_fd = -1})
 
+/* lane_bytes() - the memory of a lane of that many entries. */
+uint64_t lane_bytes(uint32_t n_entries);
+
 /* lane_create() - daemon side: make region and doorbell. n_entries: a power of two between
- * LANE_ENTRIES_MIN and LANE_ENTRIES_MAX. Return: 0 or negative errno. */
+ * LANE_ENTRIES_MIN and LANE_ENTRIES_MAX. Return: 0 or negative errno, as region_create(). */
 int lane_create(struct lane *lane, uint32_t n_entries, uint32_t device_index) GD_MUST_CHECK;
 
 /* lane_attach() - client side: take over both fds (closed on failure too) and check header and

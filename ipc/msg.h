@@ -1,5 +1,6 @@
-/* msg.h - control messages as plain structs. Generated protobuf types stop at codec.c; everybody
- * else sees these. Fixed-size strings are NUL-terminated; a longer one on the wire is refused. */
+/* msg.h - control messages as plain structs. Generated protobuf types stop at codec*.[ch];
+ * everybody else sees these. Fixed-size strings are NUL-terminated; a longer one on the wire is
+ * refused. */
 #pragma once
 
 #include <stdint.h>
@@ -87,6 +88,18 @@ struct msg_model {
     enum dtype act_dtype;
 };
 
+/* What a weight does to its activations: enum gk_act, for those who do not know the kernels. A
+ * later daemon may know more. */
+enum msg_act {
+    MSG_ACT_FLOAT = 0,
+    MSG_ACT_FP8_TENSOR = 1,
+    MSG_ACT_FP8_TOKEN = 2,
+    MSG_ACT_FP8_GROUP = 3,
+    MSG_ACT_INT8_TENSOR = 4,
+    MSG_ACT_INT8_TOKEN = 5,
+    MSG_ACT_INT8_TOKEN_ZERO = 6,
+};
+
 struct msg_weight {
     uint64_t weight_id;
     char name[MSG_NAME_BYTES];
@@ -99,6 +112,7 @@ struct msg_weight {
     uint64_t packed_bytes;
     uint32_t has_bias;
     enum dtype act_dtype;
+    uint32_t act; /* enum msg_act */
 };
 
 struct msg_job {

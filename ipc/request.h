@@ -1,8 +1,9 @@
 /* request.h - the one descriptor of a GEMM request, whatever path it takes.
  *
  * y = x W^T (+ bias): x is m x k row-major with x_stride_elems between rows, y is m x n likewise.
- * Lives in submit rings as it is, and in control messages field by field (codec.c). A descriptor in
- * shared memory can change under the reader: it is copied once, and only the copy is looked at. */
+ * Lives in submit rings as it is, and in control messages field by field (codec_request.c). A
+ * descriptor in shared memory can change under the reader: it is copied once, and only the copy is
+ * looked at. */
 #pragma once
 
 #include <assert.h>
@@ -33,11 +34,18 @@ struct request_desc {
     uint32_t n;              /* what the client believes the weight's shape to be: a reload that */
     uint32_t k;              /* changed it is noticed instead of served */
     uint8_t op;              /* enum request_op */
-    uint8_t x_dtype;         /* enum dtype: F16, BF16 or F32 */
+    uint8_t x_dtype;         /* enum dtype: F16, BF16 or F32; or I8 or F8_E4M3, see below */
     uint8_t y_dtype;
-    uint8_t reserved0;     /* zero */
-    uint32_t flags;        /* enum request_flags */
-    uint32_t reserved1[9]; /* zero: refused otherwise, so that they can gain a meaning */
+    uint8_t reserved0;  /* zero; refused otherwise, so that it can gain a meaning */
+    uint32_t flags;     /* enum request_flags */
+    uint32_t reserved1; /* likewise */
+    /* Rows that come quantised bring f32 scales, one a row or one for each 128 of k, as the
+     * weight's scheme has it: m rows of them, x_scale_stride_elems apart. All three are 0 for float
+     * rows, and where the weight has one scale for all. */
+    uint64_t x_scale_buffer_id;
+    uint64_t x_scale_offset_bytes; /* multiple of 4 */
+    uint64_t x_scale_stride_elems;
+    uint64_t reserved2; /* likewise */
 };
 static_assert(sizeof(struct request_desc) == 128, "a descriptor is two cache lines");
 

@@ -4,14 +4,20 @@
  * F_SEAL_SHRINK: we put it on our own files before anybody else sees the fd, and demand it of
  * imported ones. A peer can still punch holes; a hole in a memfd reads as zeros. In a hugetlbfs
  * file it could fault for want of a huge page, so those are refused. POSIX shm objects cannot be
- * sealed at all, which is why there is no shm_open() here. Any thread; a region belongs to its
- * holder. */
+ * sealed at all, which is why there is no shm_open() here.
+ *
+ * A memfd has no limit of its own: committing more than there is would not fail but call the
+ * kernel's OOM killer, so what cannot fit is refused before. Two that are made at once may both
+ * pass that look; quotas bound what clients can make of it.
+ *
+ * Any thread; a region belongs to its holder. */
 #include "ipc/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -41,13 +47,34 @@ static int commit_memory(int fd, uint64_t size_bytes)
     return 0;
 }
 
+uint64_t region_available_bytes(void)
+{
+    uint64_t available = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file == NULL) {
+        return available;
+    }
+    char line[128];
+    unsigned long long kib;
+    while (fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
+            available = (uint64_t)kib * 1024;
+            break;
+        }
+    }
+    (void)fclose(file);
+    return available;
+}
+
 int region_create(struct region *region, const char *name, uint64_t size_bytes)
 {
     if (size_bytes == 0 || size_bytes > (uint64_t)INT64_MAX / 2) {
         return err_raise(-EINVAL);
     }
     uint64_t file_bytes = num_align_up(size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-
+    if (file_bytes > region_available_bytes()) {
+        return err_raise(-ENOSPC);
+    }
     CLEAN_FD int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return err_raise(-errno);

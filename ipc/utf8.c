@@ -60,3 +60,10 @@ size_t utf8_valid_bytes(const char *text, size_t n_bytes)
     }
     return n_valid;
 }
+
+void utf8_mend(char *text, size_t n_bytes)
+{
+    for (size_t i = 0; (i += utf8_valid_bytes(text + i, n_bytes - i)) < n_bytes; i++) {
+        text[i] = '?';
+    }
+}

@@ -57,6 +57,20 @@ bool gk_act_is_fp8(enum gk_act act)
     return act == GK_ACT_FP8_TENSOR || act == GK_ACT_FP8_TOKEN || act == GK_ACT_FP8_GROUP;
 }
 
+uint32_t gk_desc_x_scales(const struct gk_desc *desc)
+{
+    switch (desc->act) {
+    case GK_ACT_FP8_GROUP:
+        return (uint32_t)num_div_up(desc->k, GK_ACT_GROUP_K);
+    case GK_ACT_FP8_TOKEN:
+    case GK_ACT_INT8_TOKEN:
+    case GK_ACT_INT8_TOKEN_ZERO:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 enum dtype gk_act_dtype(enum gk_act act)
 {
     if (gk_act_is_int8(act)) {

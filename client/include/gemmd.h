@@ -146,7 +146,25 @@ GEMMD_PUBLIC void gemmd_close(gemmd_client_t *client);
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-enum gemmd_dtype { GEMMD_F32 = 1, GEMMD_F16 = 2, GEMMD_BF16 = 3 };
+/* I8 and F8_E4M3 (the "fn" kind) are only for x that comes quantised. */
+enum gemmd_dtype { GEMMD_F32 = 1, GEMMD_F16 = 2, GEMMD_BF16 = 3, GEMMD_I8 = 5, GEMMD_F8_E4M3 = 14 };
+
+/* What a weight does to x before it multiplies. The daemon quantises float rows itself; a client
+ * may bring rows quantised as the weight has it instead, to F8_E4M3 (FP8_*) or I8 (INT8_*), with
+ * f32 scales x_scale (m, s): x[i] stands for code * scale. s is 1, or ceil(k / GEMMD_ACT_GROUP_K)
+ * for FP8_GROUP, where a scale is for so many of k. *_TENSOR have the weight's own scale and zero
+ * point: no x_scale. The zero point of INT8_TOKEN_ZERO is 0 for rows that come quantised. Numbers
+ * that are not in this list: a later daemon's. */
+enum gemmd_act {
+    GEMMD_ACT_FLOAT = 0, /* nothing: x is taken as it is, and cannot come quantised */
+    GEMMD_ACT_FP8_TENSOR = 1,
+    GEMMD_ACT_FP8_TOKEN = 2,
+    GEMMD_ACT_FP8_GROUP = 3,
+    GEMMD_ACT_INT8_TENSOR = 4,
+    GEMMD_ACT_INT8_TOKEN = 5,
+    GEMMD_ACT_INT8_TOKEN_ZERO = 6
+};
+#define GEMMD_ACT_GROUP_K 128u
 
 /* What a client needs to know of a weight: a plain value, copied freely, owning nothing. */
 typedef struct gemmd_weight {
@@ -155,12 +173,13 @@ typedef struct gemmd_weight {
     uint32_t n;  /* out features: elements in a row of y */
     uint32_t k;  /* in features: elements in a row of x */
     uint32_t device_index;
-    enum gemmd_dtype act_dtype; /* the model's own 16-bit type; every gemmd_dtype is accepted */
+    enum gemmd_dtype act_dtype; /* the model's own 16-bit type; F32, F16, BF16 are all accepted */
     uint32_t has_bias;
     uint64_t packed_bytes;
     uint64_t generation;
     char format[64]; /* "int4 sym g128 f16" */
     char name[256];
+    enum gemmd_act act;
 } gemmd_weight_t;
 
 /* gemmd_find_weight() - look up "MODEL/module.path".
@@ -178,27 +197,55 @@ GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model,
 /* Memory that this process and the daemon share. */
 typedef struct gemmd_buffer gemmd_buffer_t;
 
-/* gemmd_buffer_alloc() - zeroed memory of the daemon's, mapped here, charged to this user's quota.
- * size_bytes: > 0. Errors: QUOTA; NO_SPACE; NOT_FOUND (device_index).
+/* Which processor can use gemmd_buffer_data(). A device that computes on the CPU has host memory
+ * only; a GPU has both, its own being faster by far for more than a few rows. */
+enum gemmd_memory {
+    GEMMD_MEMORY_HOST = 1, /* the CPU */
+    GEMMD_MEMORY_CUDA = 2  /* the GPU: a device pointer, good in its primary context */
+};
+
+/* gemmd_buffer_alloc() - zeroed memory of the device, allocated by the daemon, mapped here, charged
+ * to this user's quota. On a GPU it is GEMMD_MEMORY_CUDA, in whole 2 MiB: use one buffer at many
+ * offsets. size_bytes: > 0. Errors: QUOTA; NO_SPACE; NOT_FOUND (device_index); UNSUPPORTED where
+ * this process cannot use the daemon's GPU.
  * Return: GEMMD_OK with *ret_buffer, to be given to gemmd_buffer_free(). Blocks. */
 GEMMD_PUBLIC int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index,
                                     uint64_t size_bytes,
                                     gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
 
+/* gemmd_buffer_alloc_host() - zeroed memory of the CPU's that the device reaches, whatever device
+ * that is: always GEMMD_MEMORY_HOST, and no GPU is needed in this process. As above otherwise. */
+GEMMD_PUBLIC int gemmd_buffer_alloc_host(gemmd_client_t *client, uint32_t device_index,
+                                         uint64_t size_bytes,
+                                         gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
+
 /* gemmd_buffer_import_fd() - share memory of your own: a memfd sealed with F_SEAL_SHRINK (so that
- * the daemon can never be made to fault), at least size_bytes long. The fd stays yours. Errors:
- * INVALID_ARGUMENT naming what is wrong with the fd; QUOTA. As above otherwise. */
+ * the daemon can never be made to fault), at least size_bytes long; on a GPU also the export of a
+ * VMM allocation of exactly size_bytes. The fd stays yours. Errors: INVALID_ARGUMENT naming what is
+ * wrong with the fd; QUOTA. As above otherwise. */
 GEMMD_PUBLIC int gemmd_buffer_import_fd(gemmd_client_t *client, uint32_t device_index, int fd,
                                         uint64_t size_bytes,
                                         gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
 
-/* gemmd_buffer_data() - where it is mapped in this process. gemmd_buffer_bytes() - its usable size.
- */
+/* gemmd_buffer_import_cuda() - share device memory of your own: size_bytes at `pointer`, all in one
+ * allocation of cudaMalloc(), or in one VMM allocation that was made to be exported by POSIX fd.
+ * PyTorch tensors are the former, with expandable_segments the latter as long as they do not cross
+ * a segment. The daemon shares the memory, not the address: free the buffer before the memory. A
+ * buffer whose memory was freed keeps naming what was there, never what is allocated there next.
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED with the mend: memory of a pool (cudaMallocAsync), managed
+ * memory, memory that crosses allocations, another GPU's. As above otherwise. */
+GEMMD_PUBLIC int gemmd_buffer_import_cuda(gemmd_client_t *client, uint32_t device_index,
+                                          void *pointer, uint64_t size_bytes,
+                                          gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
+
+/* gemmd_buffer_data() - where it is in this process. gemmd_buffer_bytes() - its usable size.
+ * gemmd_buffer_memory() - who can use it there. Threads: any. */
 GEMMD_PUBLIC void *gemmd_buffer_data(const gemmd_buffer_t *buffer);
 GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
+GEMMD_PUBLIC enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer);
 
 /* gemmd_buffer_free() - unmap here; the daemon lets go when the last request using it has ended.
- * NULL is fine. */
+ * Your own GPU work on it must have ended. NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
 /* ---- products ------------------------------------------------------------------------------- */
@@ -216,10 +263,15 @@ struct gemmd_gemm {
     enum gemmd_dtype x_dtype;
     enum gemmd_dtype y_dtype;
     uint64_t timeout_usec; /* answer TIMEOUT if not launched by then; 0: none */
+    /* x of I8 or F8_E4M3 only; see enum gemmd_act. NULL: x brings no scales. */
+    gemmd_buffer_t *x_scale;
+    uint64_t x_scale_offset_bytes; /* multiple of 4 */
+    uint64_t x_scale_stride;       /* scales between rows; 0: as many as a row has */
 };
 #define GEMMD_GEMM_INIT                                                                            \
     {                                                                                              \
-        sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32, 0        \
+        sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32, 0, NULL, \
+            0, 0                                                                                   \
     }
 
 /* How a request was served. */
@@ -237,10 +289,10 @@ struct gemmd_result {
 typedef uint64_t gemmd_ticket_t;
 
 /* gemmd_gemm() - one product, start to end: y = x W^T (+ bias). Blocks.
- * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype; x and y must not overlap. A row of y depends on
- * that row of x and on the weight only: never on m or on what it was batched with.
- * Errors: INVALID_ARGUMENT with the numbers; NOT_FOUND when the weight was unloaded; BUSY; TIMEOUT;
- * SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless GEMMD_OK. */
+ * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype, a float one; y must not overlap x, x_scale. A
+ * row of y depends on that row of x and on the weight only: never on m or on what it was batched
+ * with. Errors: INVALID_ARGUMENT with the numbers; NOT_FOUND when the weight was unloaded; BUSY;
+ * TIMEOUT; SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless GEMMD_OK. */
 GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gemm) GEMMD_MUST_CHECK;
 
 /* gemmd_submit() - start n products in one call, of weights on one device; they may run in any

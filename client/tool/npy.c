@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "ipc/base/cleanup.h"
+#include "ipc/base/error.h"
 #include "ipc/base/half.h"
 #include "ipc/base/num.h"
 
@@ -48,16 +49,19 @@ static int parse_type(const char *dictionary, struct npy_header *header, struct 
     if (strncmp(order, "False", 5) != 0) {
         return refuse(why, "the array is in Fortran order; save it with numpy.ascontiguousarray()");
     }
-    if (strncmp(type, "'<f4'", 5) == 0) {
-        header->dtype = DTYPE_F32;
-        return 0;
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } types[] = {
+        {"'<f4'", DTYPE_F32}, {"'<f2'", DTYPE_F16}, {"'|i1'", DTYPE_I8}, {"'|u1'", DTYPE_U8}};
+    for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
+        if (strncmp(type, types[i].name, strlen(types[i].name)) == 0) {
+            header->dtype = types[i].dtype;
+            return 0;
+        }
     }
-    if (strncmp(type, "'<f2'", 5) == 0) {
-        header->dtype = DTYPE_F16;
-        return 0;
-    }
-    return reason_set(why, STATUS_INVALID_ARGUMENT, "the type is %.12s, not float32 or float16",
-                      type);
+    return reason_set(why, STATUS_INVALID_ARGUMENT,
+                      "the type is %.12s, not float32, float16, int8 or uint8", type);
 }
 
 /* "(3, 384)", "(384,)" or "()": at most two dimensions. */
@@ -109,7 +113,7 @@ int npy_parse(const uint8_t *bytes, size_t n_bytes, struct npy_header *ret_heade
     }
     CLEAN_FREE char *dictionary = malloc(n_text + 1u);
     if (!dictionary) {
-        return -ENOMEM;
+        return err_raise(-ENOMEM);
     }
     memcpy(dictionary, bytes + n_prefix, n_text);
     dictionary[n_text] = '\0';
@@ -138,7 +142,7 @@ static int read_whole(const char *path, uint8_t **ret_bytes, size_t *ret_n_bytes
     if (fstat(fileno(file), &info) < 0 || !S_ISREG(info.st_mode)) {
         r = refuse(why, "not a regular file");
     } else if (!(bytes = malloc((size = (size_t)info.st_size) + 1))) {
-        r = -ENOMEM;
+        r = err_raise(-ENOMEM);
     } else if (fread(bytes, 1, size, file) != size) {
         r = refuse(why, "reading failed");
     }
@@ -150,48 +154,78 @@ static int read_whole(const char *path, uint8_t **ret_bytes, size_t *ret_n_bytes
     return r;
 }
 
-static void widen(const uint8_t *data, enum dtype dtype, uint64_t n, float *values)
+/* The data of a whole file, moved to its start; bytes stay the caller's. */
+static int check_data(uint8_t *bytes, size_t n_bytes, struct npy_header *ret_header,
+                      struct reason *why)
 {
+    struct npy_header header;
+    uint64_t n = 0;
+    uint64_t n_data = 0;
+    int r = npy_parse(bytes, n_bytes, &header, why);
+    if (r != 0) {
+        return r;
+    }
+    uint64_t n_rest = n_bytes - header.header_bytes;
+    if (!num_mul(header.n_rows, header.n_columns, &n) ||
+        !num_mul(n, dtype_bytes(header.dtype), &n_data) || n_data != n_rest) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "the shape (%llu, %llu) does not fit the %llu bytes of data",
+                          (unsigned long long)header.n_rows, (unsigned long long)header.n_columns,
+                          (unsigned long long)n_rest);
+    }
+    memmove(bytes, bytes + header.header_bytes, n_data);
+    *ret_header = header;
+    return 0;
+}
+
+int npy_read_data(const char *path, struct npy_header *ret_header, void **ret_data,
+                  struct reason *why)
+{
+    CLEAN_FREE uint8_t *bytes = NULL;
+    size_t n_bytes = 0;
+    int r = read_whole(path, &bytes, &n_bytes, why);
+    r = r != 0 ? r : check_data(bytes, n_bytes, ret_header, why);
+    if (r > 0) {
+        reason_prefix(why, "%s", path);
+    }
+    if (r == 0) {
+        *ret_data = steal_ptr(&bytes);
+    }
+    return r;
+}
+
+void npy_widen(const void *data, enum dtype dtype, uint64_t n, float *values)
+{
+    if (dtype == DTYPE_F32) {
+        memcpy(values, data, n * sizeof(*values));
+        return;
+    }
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
-        if (dtype == DTYPE_F32) {
-            memcpy(&values[i], data + 4 * i, 4);
-        } else {
-            memcpy(&half, data + 2 * i, 2);
-            values[i] = half_to_f32(half);
-        }
+        memcpy(&half, (const char *)data + i * sizeof(half), sizeof(half));
+        values[i] = half_to_f32(half);
     }
 }
 
 int npy_read(const char *path, struct npy_header *ret_header, float **ret_values,
              struct reason *why)
 {
-    CLEAN_FREE uint8_t *bytes = NULL;
-    size_t n_bytes = 0;
     struct npy_header header;
-    uint64_t n = 0;
-    uint64_t n_data = 0;
-    int r = read_whole(path, &bytes, &n_bytes, why);
-    r = r != 0 ? r : npy_parse(bytes, n_bytes, &header, why);
-    if (r == 0 && (!num_mul(header.n_rows, header.n_columns, &n) ||
-                   !num_mul(n, dtype_bytes(header.dtype), &n_data) ||
-                   n_data != n_bytes - header.header_bytes)) {
-        r = reason_set(why, STATUS_INVALID_ARGUMENT,
-                       "the shape (%llu, %llu) does not fit the %llu bytes of data",
-                       (unsigned long long)header.n_rows, (unsigned long long)header.n_columns,
-                       (unsigned long long)(n_bytes - header.header_bytes));
-    }
+    CLEAN_FREE void *data = NULL;
+    int r = npy_read_data(path, &header, &data, why);
     if (r != 0) {
-        if (r > 0) {
-            reason_prefix(why, "%s", path);
-        }
         return r;
     }
+    if (header.dtype != DTYPE_F32 && header.dtype != DTYPE_F16) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: the type is %s, not f32 or f16", path,
+                          dtype_name(header.dtype));
+    }
+    uint64_t n = header.n_rows * header.n_columns; /* it is in memory, so this fits */
     float *values = malloc(n * sizeof(float) + 1);
     if (!values) {
-        return -ENOMEM;
+        return err_raise(-ENOMEM);
     }
-    widen(bytes + header.header_bytes, header.dtype, n, values);
+    npy_widen(data, header.dtype, n, values);
     *ret_header = header;
     *ret_values = values;
     return 0;
@@ -210,11 +244,13 @@ int npy_write(const char *path, const float *values, uint64_t n_rows, uint64_t n
     header[9] = 0;
     FILE *file = fopen(path, "wbe");
     if (!file) {
-        return -errno;
+        return err_raise(-errno);
     }
     size_t n_values = (size_t)(n_rows * n_columns);
-    bool is_written = fwrite(header, sizeof(header), 1, file) == 1 &&
-                      fwrite(values, sizeof(float), n_values, file) == n_values;
-    int r = fclose(file) == 0 && is_written ? 0 : -EIO;
-    return r;
+    int r = 0;
+    if (fwrite(header, sizeof(header), 1, file) != 1 ||
+        fwrite(values, sizeof(float), n_values, file) != n_values) {
+        r = err_raise(-errno);
+    }
+    return fclose(file) < 0 && r == 0 ? err_raise(-errno) : r;
 }

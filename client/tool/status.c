@@ -1,6 +1,5 @@
-/* status.c - the daemon's status document, as it is or as tables. A key that is missing prints as 0
- * or
- * "-": an older daemon is no error. */
+/* status.c - the daemon's status document, as it is or as tables. A key that is missing prints as
+ * 0 or "-": an older daemon is no error. */
 #include "client/tool/status.h"
 
 #include "client/tool/tool.h"

@@ -56,6 +56,13 @@ struct quota *quota_free(struct quota *quota)
     return NULL;
 }
 
+void quota_set_limits(struct quota *quota, const struct quota_limits *limits)
+{
+    (void)pthread_mutex_lock(&quota->mutex);
+    quota->limits = *limits;
+    (void)pthread_mutex_unlock(&quota->mutex);
+}
+
 /* The account of a user, made if need be; NULL when there is no memory for it. */
 static struct quota_account *account_of(struct quota *quota, uid_t uid)
 {

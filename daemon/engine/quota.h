@@ -32,6 +32,9 @@ struct quota_charge {
 int quota_new(const struct quota_limits *limits, struct quota **ret_quota) GD_MUST_CHECK;
 struct quota *quota_free(struct quota *quota); /* all charges must be back */
 
+/* quota_set_limits() - for what is taken from now on; what is held stays, be it over them. */
+void quota_set_limits(struct quota *quota, const struct quota_limits *limits);
+
 /* quota_take() - all amounts or none. 0, -ENOMEM, or STATUS_QUOTA naming kind, amount, held, limit.
  */
 int quota_take(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],

@@ -2,13 +2,14 @@
 #include "daemon/engine/request_check.h"
 
 #include <inttypes.h>
-#include <string.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "ipc/base/num.h"
 
 /* One matrix of the request while it is being judged. */
 struct matrix {
-    const char *name; /* "x", "y" */
+    const char *name; /* "x", "y", "x_scale" */
     enum dtype dtype;
     uint64_t buffer_id;
     uint64_t offset_bytes;
@@ -29,27 +30,36 @@ static int check_form(const struct request_desc *desc, struct reason *why)
         return reason_set(why, STATUS_UNSUPPORTED, "flags 0x%" PRIx32 " are not known",
                           desc->flags);
     }
-    static const uint32_t zeros[ARRAY_LENGTH(desc->reserved1)];
-    if (desc->reserved0 != 0 || memcmp(desc->reserved1, zeros, sizeof(zeros)) != 0) {
+    if (desc->reserved0 != 0 || desc->reserved1 != 0 || desc->reserved2 != 0) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     }
     return 0;
 }
 
-static int check_dtype(const char *name, uint8_t dtype, struct reason *why)
+static bool is_float(uint8_t dtype)
 {
-    if (dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16) {
-        return 0;
-    }
-    return reason_set(why, STATUS_UNSUPPORTED,
-                      "type %u of %s is not one of f32 (%u), f16 (%u), bf16 (%u)", dtype, name,
-                      DTYPE_F32, DTYPE_F16, DTYPE_BF16);
+    return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+}
+
+static bool is_quantised(uint8_t dtype)
+{
+    return dtype == DTYPE_I8 || dtype == DTYPE_F8_E4M3;
 }
 
 static int check_types(const struct request_desc *desc, struct reason *why)
 {
-    int r = check_dtype("x", desc->x_dtype, why);
-    return r != 0 ? r : check_dtype("y", desc->y_dtype, why);
+    if (!is_float(desc->x_dtype) && !is_quantised(desc->x_dtype)) {
+        return reason_set(
+            why, STATUS_UNSUPPORTED,
+            "type %u of x is not one of f32 (%u), f16 (%u), bf16 (%u), i8 (%u), f8_e4m3 (%u)",
+            desc->x_dtype, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8, DTYPE_F8_E4M3);
+    }
+    if (!is_float(desc->y_dtype)) {
+        return reason_set(why, STATUS_UNSUPPORTED,
+                          "type %u of y is not one of f32 (%u), f16 (%u), bf16 (%u)", desc->y_dtype,
+                          DTYPE_F32, DTYPE_F16, DTYPE_BF16);
+    }
+    return 0;
 }
 
 static int check_weight(const struct request_desc *desc, const struct weight *weight,
@@ -67,6 +77,39 @@ static int check_weight(const struct request_desc *desc, const struct weight *we
                           "the request takes weight %" PRIu64 " for %" PRIu32 " x %" PRIu32
                           ", it is %" PRIu32 " x %" PRIu32,
                           desc->weight_id, desc->n, desc->k, weight->desc.n, weight->desc.k);
+    }
+    return 0;
+}
+
+/* How many scales a row of this request has; 0: none. */
+static uint32_t scales_of(const struct request_desc *desc, const struct weight *weight)
+{
+    return is_quantised(desc->x_dtype) ? gk_desc_x_scales(&weight->desc) : 0;
+}
+
+/* Rows that come quantised must be what the weight would have made of them. */
+static int check_quantised(const struct request_desc *desc, const struct weight *weight,
+                           struct reason *why)
+{
+    enum dtype dtype = gk_act_dtype(weight->desc.act);
+    if (is_quantised(desc->x_dtype) && desc->x_dtype != dtype) {
+        return reason_set(why, STATUS_UNSUPPORTED,
+                          "x comes as %s; weight %" PRIu64 " takes rows of floats%s%s",
+                          dtype_name((enum dtype)desc->x_dtype), desc->weight_id,
+                          dtype != DTYPE_NONE ? " or of " : " only",
+                          dtype != DTYPE_NONE ? dtype_name(dtype) : "");
+    }
+    bool has_scale_fields = desc->x_scale_buffer_id != 0 || desc->x_scale_offset_bytes != 0 ||
+                            desc->x_scale_stride_elems != 0;
+    if (has_scale_fields && scales_of(desc, weight) == 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "x brings scales, %s",
+                          is_float(desc->x_dtype) ? "and is not quantised"
+                                                  : "and the weight has one scale for all of x");
+    }
+    if (desc->m != 0 && desc->x_scale_buffer_id == 0 && scales_of(desc, weight) != 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "x comes as %s without scales, of which each row has %" PRIu32,
+                          dtype_name((enum dtype)desc->x_dtype), scales_of(desc, weight));
     }
     return 0;
 }
@@ -117,69 +160,109 @@ static int check_range(struct matrix *matrix, struct buffers *buffers, struct re
     return 0;
 }
 
-/* Whole spans are compared: rows of x and y interleaved in one buffer count as overlapping. */
+/* Whole spans are compared: rows of x and y interleaved in one buffer count as overlapping. A
+ * matrix that is not there has no buffer. */
 static int check_disjoint(const struct matrix *x, const struct matrix *y, struct reason *why)
 {
-    if (!buffers_share_memory(x->buffer, y->buffer) || x->end_bytes <= y->offset_bytes ||
-        y->end_bytes <= x->offset_bytes) {
+    if (x->buffer == NULL || !buffers_share_memory(x->buffer, y->buffer)) {
+        return 0;
+    }
+    uint64_t x_origin = buffer_origin(x->buffer);
+    uint64_t y_origin = buffer_origin(y->buffer);
+    if (x_origin + x->end_bytes <= y_origin + y->offset_bytes ||
+        y_origin + y->end_bytes <= x_origin + x->offset_bytes) {
         return 0;
     }
     return reason_set(why, STATUS_INVALID_ARGUMENT,
                       "y, bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64
-                      ", overlaps x, bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64,
-                      y->offset_bytes, y->end_bytes, y->buffer_id, x->offset_bytes, x->end_bytes,
-                      x->buffer_id);
+                      ", overlaps %s, bytes %" PRIu64 " to %" PRIu64 " of buffer %" PRIu64,
+                      y->offset_bytes, y->end_bytes, y->buffer_id, x->name, x->offset_bytes,
+                      x->end_bytes, x->buffer_id);
 }
 
-static int check_matrices(struct matrix *x, struct matrix *y, struct buffers *buffers,
-                          struct reason *why)
+/* The matrices of a request. x_scale has no columns where x brings no scales. */
+struct matrices {
+    struct matrix x;
+    struct matrix y;
+    struct matrix x_scale;
+};
+
+static int check_matrix(struct matrix *matrix, struct buffers *buffers, struct reason *why)
 {
-    int r = check_geometry(x, why);
+    if (matrix->n_columns == 0) {
+        return 0;
+    }
+    int r = check_geometry(matrix, why);
+    return r != 0 ? r : check_range(matrix, buffers, why);
+}
+
+static int check_matrices(struct matrices *all, struct buffers *buffers, struct reason *why)
+{
+    int r = check_matrix(&all->x, buffers, why);
     if (r == 0) {
-        r = check_geometry(y, why);
+        r = check_matrix(&all->y, buffers, why);
     }
     if (r == 0) {
-        r = check_range(x, buffers, why);
+        r = check_matrix(&all->x_scale, buffers, why);
     }
     if (r == 0) {
-        r = check_range(y, buffers, why);
+        r = check_disjoint(&all->x, &all->y, why);
     }
-    return r != 0 ? r : check_disjoint(x, y, why);
+    return r != 0 ? r : check_disjoint(&all->x_scale, &all->y, why);
+}
+
+static struct matrices matrices_of(const struct request_desc *desc, const struct weight *weight)
+{
+    return (struct matrices){
+        .x = {.name = "x",
+              .dtype = (enum dtype)desc->x_dtype,
+              .buffer_id = desc->x_buffer_id,
+              .offset_bytes = desc->x_offset_bytes,
+              .stride_elems = desc->x_stride_elems,
+              .n_rows = desc->m,
+              .n_columns = desc->k},
+        .y = {.name = "y",
+              .dtype = (enum dtype)desc->y_dtype,
+              .buffer_id = desc->y_buffer_id,
+              .offset_bytes = desc->y_offset_bytes,
+              .stride_elems = desc->y_stride_elems,
+              .n_rows = desc->m,
+              .n_columns = desc->n},
+        .x_scale = {.name = "x_scale",
+                    .dtype = DTYPE_F32,
+                    .buffer_id = desc->x_scale_buffer_id,
+                    .offset_bytes = desc->x_scale_offset_bytes,
+                    .stride_elems = desc->x_scale_stride_elems,
+                    .n_rows = desc->m,
+                    .n_columns = scales_of(desc, weight)},
+    };
+}
+
+/* With one row the stride is never used, and need not even fit 64 bits once in bytes. */
+static uint64_t stride_bytes(const struct matrix *matrix)
+{
+    return matrix->n_rows > 1 ? matrix->stride_elems * dtype_bytes(matrix->dtype) : 0;
 }
 
 static int check_memory(const struct request_desc *desc, struct buffers *buffers,
                         struct checked *checked, struct reason *why)
 {
-    struct matrix x = {
-        .name = "x",
-        .dtype = (enum dtype)desc->x_dtype,
-        .buffer_id = desc->x_buffer_id,
-        .offset_bytes = desc->x_offset_bytes,
-        .stride_elems = desc->x_stride_elems,
-        .n_rows = desc->m,
-        .n_columns = desc->k,
-    };
-    struct matrix y = {
-        .name = "y",
-        .dtype = (enum dtype)desc->y_dtype,
-        .buffer_id = desc->y_buffer_id,
-        .offset_bytes = desc->y_offset_bytes,
-        .stride_elems = desc->y_stride_elems,
-        .n_rows = desc->m,
-        .n_columns = desc->n,
-    };
-    int r = check_matrices(&x, &y, buffers, why);
-    checked->x_buffer = x.buffer;
-    checked->y_buffer = y.buffer;
+    struct matrices all = matrices_of(desc, checked->weight);
+    int r = check_matrices(&all, buffers, why);
+    checked->x_buffer = all.x.buffer;
+    checked->y_buffer = all.y.buffer;
+    checked->x_scale_buffer = all.x_scale.buffer;
     if (r != 0) {
         return r;
     }
-    /* With one row the stride is never used, and need not even fit 64 bits once in bytes. */
-    bool has_strides = desc->m > 1;
-    checked->x = x.base + x.offset_bytes;
-    checked->y = y.base + y.offset_bytes;
-    checked->x_stride_bytes = has_strides ? x.stride_elems * dtype_bytes(x.dtype) : 0;
-    checked->y_stride_bytes = has_strides ? y.stride_elems * dtype_bytes(y.dtype) : 0;
+    checked->x = all.x.base + all.x.offset_bytes;
+    checked->y = all.y.base + all.y.offset_bytes;
+    checked->x_stride_bytes = stride_bytes(&all.x);
+    checked->y_stride_bytes = stride_bytes(&all.y);
+    if (all.x_scale.buffer != NULL) {
+        checked->x_scales = all.x_scale.base + all.x_scale.offset_bytes;
+        checked->x_scale_stride_bytes = stride_bytes(&all.x_scale);
+    }
     return 0;
 }
 
@@ -199,6 +282,7 @@ static int check_all(const struct request_desc *desc, struct store *store, struc
         return reason_set(why, STATUS_NOT_FOUND, "there is no weight %" PRIu64, desc->weight_id);
     }
     r = check_weight(desc, checked->weight, device, why);
+    r = r != 0 ? r : check_quantised(desc, checked->weight, why);
     if (r != 0) {
         return r;
     }
@@ -229,5 +313,6 @@ void checked_finish(struct checked *checked)
     (void)weight_unref(checked->weight);
     (void)buffer_unref(checked->x_buffer);
     (void)buffer_unref(checked->y_buffer);
+    (void)buffer_unref(checked->x_scale_buffer);
     *checked = CHECKED_NULL;
 }

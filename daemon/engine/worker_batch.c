@@ -20,6 +20,10 @@ static void add_rows(struct worker_batch *batch, const struct worker_request *re
         uint64_t i_row = request->n_rows_done + i;
         batch->x_rows[batch->n_rows] = checked->x + i_row * checked->x_stride_bytes;
         batch->y_rows[batch->n_rows] = checked->y + i_row * checked->y_stride_bytes;
+        if (checked->x_scales != NULL) {
+            batch->x_scale_rows[batch->n_rows] =
+                (const float *)(checked->x_scales + i_row * checked->x_scale_stride_bytes);
+        }
         batch->n_rows++;
     }
 }
@@ -199,6 +203,7 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
             },
         .gk.packed = weight->packed.base,
         .gk.x_rows = batch->x_rows,
+        .gk.x_scale_rows = first->checked.x_scales != NULL ? batch->x_scale_rows : NULL,
         .gk.y_rows = batch->y_rows,
     };
     struct reason why;

@@ -84,6 +84,7 @@ struct worker_batch {
     uint32_t n_rows;
     struct worker_request *requests[GK_BATCH_ROWS_MAX];
     const void *x_rows[GK_BATCH_ROWS_MAX];
+    const float *x_scale_rows[GK_BATCH_ROWS_MAX];
     void *y_rows[GK_BATCH_ROWS_MAX];
 };
 
@@ -158,9 +159,6 @@ static inline struct worker_request *request_of_item(struct sched_item *item)
 {
     return LIST_OWNER(item, struct worker_request, item);
 }
-
-/* worker_now_nsec() - CLOCK_MONOTONIC. */
-uint64_t worker_now_nsec(void);
 
 /* ---- worker_finish.c ---- */
 

@@ -22,7 +22,9 @@
 int accept_guard_init(void) GD_MUST_CHECK;
 void accept_guard_finish(void);
 
-uint64_t accept_guard_limit(void); /* RLIMIT_NOFILE now */
-uint64_t
-accept_guard_used(void); /* descriptors open now, by a look into /proc/self/fd; 0: unknown */
-uint64_t accept_guard_shed(void); /* connections closed for want of descriptors so far */
+/* accept_guard_limit() - RLIMIT_NOFILE now. accept_guard_used() - descriptors open now, by a look
+ * into /proc/self/fd; 0: unknown. accept_guard_shed() - connections closed for want of descriptors
+ * so far. */
+uint64_t accept_guard_limit(void);
+uint64_t accept_guard_used(void);
+uint64_t accept_guard_shed(void);

@@ -1,6 +1,6 @@
 /* cmdline.c - options of the command line are set through the same table as those of the file, so
  * that both have the same bounds and sentences. argp sees argv once and only collects; the file is
- * read after it and the collected settings go on top. */
+ * read after it, again whenever a SIGHUP wants it, and the collected settings go on top. */
 #include "daemon/server/cmdline.h"
 
 #include <argp.h>
@@ -13,27 +13,12 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
-#define SETTINGS_MAX (CONFIG_DEVICES_MAX + CONFIG_MODELS_MAX + 8u)
-
 enum {
     KEY_CONFIG = 'c',
     KEY_SOCKET_DIR = 's',
     KEY_DEVICE = 'd',
     KEY_MODEL = 'm',
     KEY_CHECK = 0x100
-};
-
-struct setting {
-    const char *name;
-    const char *value;
-};
-
-struct cmdline {
-    const char *config_path;
-    struct setting settings[SETTINGS_MAX];
-    uint32_t n_settings;
-    bool has_devices;
-    bool is_check_only;
 };
 
 static const struct argp_option argp_rows[] = {
@@ -50,11 +35,11 @@ static const struct argp_option argp_rows[] = {
 static void cmdline_add(struct argp_state *state, const char *name, const char *value)
 {
     struct cmdline *cmdline = state->input;
-    if (cmdline->n_settings == SETTINGS_MAX) {
-        argp_error(state, "more than %u settings", SETTINGS_MAX);
+    if (cmdline->n_settings == CMDLINE_SETTINGS_MAX) {
+        argp_error(state, "more than %u settings", CMDLINE_SETTINGS_MAX);
         return;
     }
-    cmdline->settings[cmdline->n_settings++] = (struct setting){name, value};
+    cmdline->settings[cmdline->n_settings++] = (struct cmdline_setting){name, value};
 }
 
 static error_t parse_key(int key, char *arg, struct argp_state *state)
@@ -106,28 +91,7 @@ static char *help_filter(int key, const char *text, GD_UNUSED void *input)
     return fclose(stream) == 0 ? help : NULL;
 }
 
-static int apply(const struct cmdline *cmdline, struct config *config, struct reason *why)
-{
-    if (cmdline->config_path != NULL) {
-        int r = config_load(config, cmdline->config_path, why);
-        if (r != 0) {
-            return r;
-        }
-    }
-    if (cmdline->has_devices) {
-        config_clear(config, "devices");
-    }
-    for (uint32_t i = 0; i < cmdline->n_settings; i++) {
-        int r = config_set(config, cmdline->settings[i].name, cmdline->settings[i].value, why);
-        if (r != 0) {
-            return r;
-        }
-    }
-    return config_check(config, why);
-}
-
-int cmdline_parse(int argc, char **argv, struct config *ret_config, bool *ret_is_check_only,
-                  struct reason *why)
+int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline)
 {
     static const struct argp parser = {
         .options = argp_rows,
@@ -139,15 +103,28 @@ int cmdline_parse(int argc, char **argv, struct config *ret_config, bool *ret_is
     };
     argp_program_version = "gemmd " GEMMD_VERSION;
     argp_err_exit_status = EXIT_CODE_USAGE;
-    struct cmdline cmdline = {0};
+    *ret_cmdline = (struct cmdline){0};
+    int r = argp_parse(&parser, argc, argv, 0, NULL, ret_cmdline);
+    return r != 0 ? err_raise(-r) : 0;
+}
+
+int cmdline_config(const struct cmdline *cmdline, struct config *ret_config, struct reason *why)
+{
     int r = config_init(ret_config);
+    if (r == 0 && cmdline->config_path != NULL) {
+        r = config_load(ret_config, cmdline->config_path, why);
+    }
     if (r != 0) {
         return r;
     }
-    r = argp_parse(&parser, argc, argv, 0, NULL, &cmdline);
-    if (r != 0) {
-        return err_raise(-r);
+    if (cmdline->has_devices) {
+        config_clear(ret_config, "devices");
     }
-    *ret_is_check_only = cmdline.is_check_only;
-    return apply(&cmdline, ret_config, why);
+    for (uint32_t i = 0; i < cmdline->n_settings; i++) {
+        r = config_set(ret_config, cmdline->settings[i].name, cmdline->settings[i].value, why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return config_check(ret_config, why);
 }

@@ -1,11 +1,33 @@
 /* cmdline.h - gemmd's command line, by argp. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "daemon/server/config.h"
 
-/* cmdline_parse() - argv over the file it names over the defaults. --help, --usage and --version
- * print and exit(0); a mistake of usage prints and exits with 2. *ret_config is initialised in
- * every case that returns and the caller finishes it. Return: 0 or -ENOMEM, or
+#define CMDLINE_SETTINGS_MAX (CONFIG_DEVICES_MAX + CONFIG_MODELS_MAX + 8u)
+
+/* What the command line said. All texts are borrowed: of argv, or static. */
+struct cmdline_setting {
+    const char *name; /* of an option of config.h */
+    const char *value;
+};
+
+struct cmdline {
+    const char *config_path; /* NULL: no file */
+    struct cmdline_setting settings[CMDLINE_SETTINGS_MAX];
+    uint32_t n_settings;
+    bool has_devices;
+    bool is_check_only;
+};
+
+/* cmdline_parse() - read argv, which has to stay. --help, --usage and --version print and exit(0);
+ * a mistake of usage prints and exits with 2. Return: 0 or negative errno. */
+int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline) GD_MUST_CHECK;
+
+/* cmdline_config() - the command line over the file it names, read now, over the defaults.
+ * *ret_config is initialised in every case and the caller finishes it. Return: 0 or -ENOMEM, or
  * STATUS_INVALID_ARGUMENT. */
-int cmdline_parse(int argc, char **argv, struct config *ret_config, bool *ret_is_check_only,
-                  struct reason *why) GD_MUST_CHECK;
+int cmdline_config(const struct cmdline *cmdline, struct config *ret_config,
+                   struct reason *why) GD_MUST_CHECK;

@@ -17,11 +17,14 @@
 #include "ipc/lane.h"
 #include "ipc/msg.h"
 
-#define ROW(type_, field_, initial_, min_, max_, unit_, doc_)                                      \
+#define ROW_OF(is_reloadable_, type_, field_, initial_, min_, max_, unit_, doc_)                   \
     {                                                                                              \
         .name = #field_, .type = CONFIG_TYPE_##type_, .offset = offsetof(struct config, field_),   \
-        .initial = (initial_), .min = (min_), .max = (max_), .unit = (unit_), .doc = (doc_)        \
+        .initial = (initial_), .min = (min_), .max = (max_), .unit = (unit_), .doc = (doc_),       \
+        .is_reloadable = (is_reloadable_)                                                          \
     }
+#define ROW(...)            ROW_OF(false, __VA_ARGS__)
+#define RELOADABLE_ROW(...) ROW_OF(true, __VA_ARGS__)
 
 #define TERABYTE (1ull << 40)
 
@@ -35,8 +38,8 @@ static const struct config_option options[] = {
         "A device to own: auto or host; none given means auto."),
     ROW(LIST, models, "", 0, CONFIG_MODELS_MAX, "",
         "NAME=PATH of a checkpoint to load before the daemon is ready."),
-    ROW(LIST, admin_uids, "", 0, CONFIG_ADMINS_MAX, "",
-        "A user id that may load, unload and drain, beside root and the daemon's own."),
+    RELOADABLE_ROW(LIST, admin_uids, "", 0, CONFIG_ADMINS_MAX, "",
+                   "A user id that may load, unload and drain, beside root and the daemon's own."),
     ROW(COUNT, threads, "0", 0, 1024, "threads",
         "Threads of the host device; 0: one for each CPU this process may run on."),
     ROW(TEXT, host_isa, "", 0, CONFIG_WORD_BYTES, "",
@@ -52,27 +55,36 @@ static const struct config_option options[] = {
         "Accepted and unfinished requests of one device, over all sessions."),
     ROW(COUNT, session_requests_max, "256", 1, 65536, "requests",
         "Unfinished requests of one session on the ZeroMQ path."),
-    ROW(COUNT, lane_entries, "256", LANE_ENTRIES_MIN, LANE_ENTRIES_MAX, "requests",
+    RELOADABLE_ROW(
+        COUNT, lane_entries, "256", LANE_ENTRIES_MIN, LANE_ENTRIES_MAX, "requests",
         "Ring size of a lane, a power of two: what a session may have in flight on the ring path."),
-    ROW(BYTES, buffer_bytes_max, "256M", 4096, TERABYTE, "bytes", "Largest client buffer."),
-    ROW(COUNT, session_buffers_max, "1024", 1, 65536, "buffers", "Buffers of one session."),
-    ROW(COUNT, user_sessions_max, "256", 1, 65536, "sessions", "Sessions of one user."),
-    ROW(COUNT, user_buffers_max, "4096", 1, 1u << 20, "buffers", "Buffers of one user."),
-    ROW(BYTES, user_buffer_bytes_max, "4G", 4096, 1024 * TERABYTE, "bytes",
-        "Bytes in buffers of one user."),
-    ROW(COUNT, user_fds_max, "8192", 8, 1u << 20, "descriptors",
+    RELOADABLE_ROW(BYTES, buffer_bytes_max, "256M", 4096, TERABYTE, "bytes",
+                   "Largest client buffer."),
+    RELOADABLE_ROW(COUNT, session_buffers_max, "1024", 1, 65536, "buffers",
+                   "Buffers of one session."),
+    RELOADABLE_ROW(COUNT, user_sessions_max, "256", 1, 65536, "sessions", "Sessions of one user."),
+    RELOADABLE_ROW(COUNT, user_buffers_max, "4096", 1, 1u << 20, "buffers", "Buffers of one user."),
+    RELOADABLE_ROW(BYTES, user_buffer_bytes_max, "4G", 4096, 1024 * TERABYTE, "bytes",
+                   "Bytes in buffers and lanes of one user."),
+    RELOADABLE_ROW(
+        COUNT, user_fds_max, "8192", 8, 1u << 20, "descriptors",
         "File descriptors that one user's sessions, lanes and buffers may hold open here."),
-    ROW(COUNT, total_sessions_max, "1024", 1, 65536, "sessions", "Sessions of all users."),
-    ROW(COUNT, total_buffers_max, "16384", 1, 1u << 20, "buffers", "Buffers of all users."),
-    ROW(BYTES, total_buffer_bytes_max, "16G", 4096, 1024 * TERABYTE, "bytes",
-        "Bytes in buffers of all users."),
-    ROW(COUNT, total_fds_max, "0", 0, 1u << 20, "descriptors",
+    RELOADABLE_ROW(COUNT, total_sessions_max, "1024", 1, 65536, "sessions",
+                   "Sessions of all users."),
+    RELOADABLE_ROW(COUNT, total_buffers_max, "16384", 1, 1u << 20, "buffers",
+                   "Buffers of all users."),
+    RELOADABLE_ROW(BYTES, total_buffer_bytes_max, "16G", 4096, 1024 * TERABYTE, "bytes",
+                   "Bytes in buffers and lanes of all users."),
+    RELOADABLE_ROW(
+        COUNT, total_fds_max, "0", 0, 1u << 20, "descriptors",
         "File descriptors of all users; 0: what RLIMIT_NOFILE leaves beside the daemon's own."),
-    ROW(COUNT, hello_timeout_msec, "10000", 10, 600000, "milliseconds",
-        "A connection that has not said HELLO by then is dropped."),
-    ROW(COUNT, drain_timeout_msec, "3000", 0, 600000, "milliseconds",
+    RELOADABLE_ROW(COUNT, hello_timeout_msec, "10000", 10, 600000, "milliseconds",
+                   "A connection that has not said HELLO by then is dropped."),
+    RELOADABLE_ROW(
+        COUNT, drain_timeout_msec, "3000", 0, 600000, "milliseconds",
         "After SIGTERM: how long requests in flight may take to end, and replies to be read."),
-    ROW(TEXT, log, "info", 0, CONFIG_TEXT_BYTES, "",
+    RELOADABLE_ROW(
+        TEXT, log, "info", 0, CONFIG_TEXT_BYTES, "",
         "Log levels, LEVEL or TOPIC:LEVEL, comma-separated; error, warning, notice, info or "
         "debug."),
 };

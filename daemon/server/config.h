@@ -3,7 +3,8 @@
  * The file parser, --help, deploy/gemmd.conf and the table of gemmd.conf(5) follow from
  * config_options(); a test holds the last two to it. A file has lines `key = value`; a line whose
  * first character that is not a blank is '#' is a comment; list options may be given on several
- * lines, others once. Threads: none; set up before any starts, read-only after. */
+ * lines, others once. Threads: set up before any starts; after that only the main thread's, which
+ * changes what is reloadable on SIGHUP. */
 #pragma once
 
 #include <stdbool.h>
@@ -75,6 +76,7 @@ struct config_option {
     uint64_t max;        /* numbers: bounds; texts: bytes with the NUL; lists: items */
     const char *unit;    /* "" when it has none */
     const char *doc;     /* one sentence */
+    bool is_reloadable;  /* a SIGHUP takes it over; see reload.h */
 };
 
 /* config_options() - the table, static. config_find() - the row of that name, or NULL. */

@@ -12,6 +12,7 @@
 
 #include "daemon/server/verbs.h"
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 #include "ipc/codec.h"
@@ -47,7 +48,9 @@ static void hold(struct control *control, struct session *session, const struct 
     bool was_empty = replies_first_unsent(&session->replies) == NULL;
     int r = replies_hold(&session->replies, route, bytes, n_bytes);
     if (r != 0) {
-        control->on_overflow(control->arg, session);
+        control->on_overflow(control->arg, session,
+                             r == -ENOBUFS ? "it does not read its replies"
+                                           : "there is no memory to hold its replies");
         return;
     }
     control->core->counters.n_replies_held++;
@@ -112,7 +115,7 @@ static void send_refusal(struct control *control, struct session *session,
 {
     struct msg_reply reply = {.request_id = request_id, .status = why->status};
     memcpy(reply.text, why->text, sizeof(reply.text));
-    if (log_allows(&control->rate, LINES_A_SECOND, core_now_nsec())) {
+    if (log_allows(&control->rate, LINES_A_SECOND, clock_now_nsec())) {
         log_write(LOG_LEVEL_WARNING, "control", "a message is refused: %s", why->text);
     }
     send_reply(control, session, NULL, route, &reply);
@@ -210,6 +213,14 @@ static void serve(struct control *control, const struct frame_route *route, size
     call_verb(control, session, route, &request);
 }
 
+/* The socket's own failures: nobody's message, so nobody can be answered. */
+static void tell_trouble(struct control *control, int r)
+{
+    if (r != -EAGAIN && log_allows(&control->rate, LINES_A_SECOND, clock_now_nsec())) {
+        log_write(LOG_LEVEL_ERROR, "control", "receiving a message: %s", strerror(-r));
+    }
+}
+
 bool control_pump(struct control *control, uint32_t n_max)
 {
     struct frame_route route;
@@ -221,6 +232,7 @@ bool control_pump(struct control *control, uint32_t n_max)
         struct reason why = REASON_NULL;
         int r = frame_receive(control->sock.socket, &route, control->payload, &n_bytes, &why);
         if (r < 0) {
+            tell_trouble(control, r);
             return r != -EAGAIN;
         }
         control->core->counters.n_messages++;

@@ -17,11 +17,10 @@ struct control {
     struct sock sock;
     uint8_t *payload; /* owned, FRAME_REQUEST_BYTES_MAX */
     struct log_rate rate;
-    uint32_t
-        n_holding; /* sessions with something in their outbox, as of the last control_flush() */
+    uint32_t n_holding; /* sessions whose outbox is not empty, as of the last control_flush() */
 
-    /* A session that does not read its replies has to go: the owner hangs it up. */
-    void (*on_overflow)(void *arg, struct session *session);
+    /* A session whose replies cannot be held has to go: the owner hangs it up, saying why. */
+    void (*on_overflow)(void *arg, struct session *session, const char *why);
     void *arg;
 };
 

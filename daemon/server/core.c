@@ -3,23 +3,15 @@
 #include "daemon/server/core.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "daemon/server/accept_guard.h"
 #include "gk/gk.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-#define FDS_OF_OUR_OWN                                                                             \
-    32u /* kept free for loads, status and the like when the limit is derived                      \
-         */
-
-uint64_t core_now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+/* Kept free for loads, status and the like when the limit is derived. */
+#define FDS_OF_OUR_OWN 32u
 
 const char *core_phase_name(enum core_phase phase)
 {
@@ -59,7 +51,7 @@ static uint64_t derive_fds(void)
     return limit > taken ? limit - taken : 0;
 }
 
-static struct quota_limits limits_of(const struct config *config)
+static struct quota_limits limits_of(const struct config *config, uint64_t derived_fds)
 {
     return (struct quota_limits){
         .per_user = {[QUOTA_SESSIONS] = config->user_sessions_max,
@@ -69,18 +61,29 @@ static struct quota_limits limits_of(const struct config *config)
         .total = {[QUOTA_SESSIONS] = config->total_sessions_max,
                   [QUOTA_BUFFERS] = config->total_buffers_max,
                   [QUOTA_BYTES] = config->total_buffer_bytes_max,
-                  [QUOTA_FDS] = config->total_fds_max != 0 ? config->total_fds_max : derive_fds()},
+                  [QUOTA_FDS] = config->total_fds_max != 0 ? config->total_fds_max : derived_fds},
     };
 }
 
 static int add_device(struct core *core, const char *spec, struct reason *why)
 {
     uint32_t index = core->n_devices;
+    if (index == CONFIG_DEVICES_MAX) {
+        return reason_set(why, STATUS_UNSUPPORTED, "a daemon owns at most %u devices",
+                          CONFIG_DEVICES_MAX);
+    }
     int r = device_open(spec, index, (uint32_t)core->config->threads, &core->devices[index], why);
     if (r != 0) {
         return r;
     }
     core->n_devices++;
+    for (uint32_t i = 0; i < index; i++) {
+        const char *uuid = core->devices[index]->uuid;
+        if (uuid[0] != '\0' && strcmp(core->devices[i]->uuid, uuid) == 0) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT, "device %s is named twice, as %s too",
+                              core->devices[i]->name, spec);
+        }
+    }
     const struct worker_limits limits = {
         .requests_max = (uint32_t)core->config->requests_max,
         .session_requests_max = (uint32_t)core->config->session_requests_max,
@@ -102,14 +105,28 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
     return r;
 }
 
+/* Every usable GPU, else the host. */
+static int add_auto(struct core *core, struct reason *why)
+{
+    char name[64];
+    for (uint32_t i = 0; device_auto_name(i, name, sizeof(name)); i++) {
+        int r = add_device(core, name, why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
 static int add_devices(struct core *core, struct reason *why)
 {
     const struct config_list *specs = &core->config->devices;
     if (specs->n == 0) {
-        return add_device(core, "auto", why);
+        return add_auto(core, why);
     }
     for (uint32_t i = 0; i < specs->n; i++) {
-        int r = add_device(core, specs->items[i], why);
+        bool is_auto = strcmp(specs->items[i], "auto") == 0;
+        int r = is_auto ? add_auto(core, why) : add_device(core, specs->items[i], why);
         if (r != 0) {
             return r;
         }
@@ -119,7 +136,8 @@ static int add_devices(struct core *core, struct reason *why)
 
 int core_init(struct core *core, const struct config *config, struct reason *why)
 {
-    *core = (struct core){.config = config, .start_nsec = core_now_nsec(), .mailbox = MAILBOX_NULL};
+    *core =
+        (struct core){.config = config, .start_nsec = clock_now_nsec(), .mailbox = MAILBOX_NULL};
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     r = r != 0 ? r : loader_new(core->store, &core->loader);
@@ -128,8 +146,15 @@ int core_init(struct core *core, const struct config *config, struct reason *why
     if (r != 0) {
         return r;
     }
-    core->limits = limits_of(config);
+    core->derived_fds = derive_fds();
+    core->limits = limits_of(config, core->derived_fds);
     return quota_new(&core->limits, &core->quota);
+}
+
+void core_apply_limits(struct core *core)
+{
+    core->limits = limits_of(core->config, core->derived_fds);
+    quota_set_limits(core->quota, &core->limits);
 }
 
 /* ---- the end -----------------------------------------------------------------------------------
@@ -178,7 +203,7 @@ void core_finish(struct core *core)
 struct device *core_device(const struct core *core, const char *name, struct reason *why)
 {
     for (uint32_t i = 0; i < core->n_devices; i++) {
-        if (name[0] == '\0' || strcmp(core->devices[i]->name, name) == 0) {
+        if (name[0] == '\0' || device_is_named(core->devices[i], name)) {
             return core->devices[i];
         }
     }

@@ -38,6 +38,7 @@ struct core {
     struct mailbox mailbox;
     struct quota *quota;
     struct quota_limits limits;
+    uint64_t derived_fds; /* total_fds_max when the configuration leaves that to us */
     struct store *store;
     struct loader *loader; /* NULL once stopping */
     struct device *devices[CONFIG_DEVICES_MAX];
@@ -50,6 +51,10 @@ struct core {
 /* core_init() - open the devices and start the threads. On failure the core is safe to finish.
  * Return: 0, negative errno, or the device's status. */
 int core_init(struct core *core, const struct config *config, struct reason *why) GD_MUST_CHECK;
+
+/* core_apply_limits() - what the configuration says now about accounts; charges that are over a
+ * lower limit stay, and nothing is added to them. */
+void core_apply_limits(struct core *core);
 
 /* core_drain() - refuse new requests from now on. core_stop() - also cancel what the loader does.
  */
@@ -66,7 +71,6 @@ struct device *core_device(const struct core *core, const char *name, struct rea
 int core_load(struct core *core, const struct loader_request *request, uint64_t *ret_job_id,
               struct reason *why) GD_MUST_CHECK;
 
-uint32_t
-core_in_flight(const struct core *core); /* requests accepted and unfinished, over all workers */
+/* core_in_flight() - requests accepted and unfinished, over all workers. */
+uint32_t core_in_flight(const struct core *core);
 const char *core_phase_name(enum core_phase phase);
-uint64_t core_now_nsec(void); /* CLOCK_MONOTONIC */

@@ -87,6 +87,7 @@ int log_sink_levels(const char *spec, struct reason *why)
     }
     char *rest = words;
     for (char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
+        word += strspn(word, " ");
         int r = word[0] != '\0' ? word_apply(word, wanted, why) : 0;
         if (r != 0) {
             return r;
@@ -96,6 +97,12 @@ int log_sink_levels(const char *spec, struct reason *why)
         atomic_store_explicit(&levels[i], wanted[i], memory_order_relaxed);
     }
     return 0;
+}
+
+int log_sink_configure(const char *option, struct reason *why)
+{
+    const char *own = getenv("GEMMD_LOG");
+    return log_sink_levels(own != NULL && own[0] != '\0' ? own : option, why);
 }
 
 static void sink(enum log_level level, const char *topic, const char *format, va_list args)

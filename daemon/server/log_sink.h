@@ -13,6 +13,10 @@
 /* log_sink_levels() - set the levels; also while threads run. 0 or STATUS_INVALID_ARGUMENT. */
 int log_sink_levels(const char *spec, struct reason *why) GD_MUST_CHECK;
 
+/* log_sink_configure() - the levels of GEMMD_LOG in the environment if it is set, else those of the
+ * option `log`. Return as above. */
+int log_sink_configure(const char *option, struct reason *why) GD_MUST_CHECK;
+
 /* log_sink_install() - become the sink of log.h. Before any thread starts. */
 void log_sink_install(void);
 

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "daemon/server/session_side.h"
+#include "ipc/base/clock.h"
+#include "ipc/base/error.h"
 #include "ipc/base/log.h"
 #include "ipc/side.h"
 
@@ -30,7 +32,7 @@ static void forget_sources(struct session *session)
 
 static void tell(struct reception *reception, const struct session *session, const char *why)
 {
-    if (why != NULL && log_allows(&reception->rate, LINES_A_SECOND, core_now_nsec())) {
+    if (why != NULL && log_allows(&reception->rate, LINES_A_SECOND, clock_now_nsec())) {
         log_write(LOG_LEVEL_WARNING, "session", "session %ju ('%s', pid %d) is hung up: %s",
                   (uintmax_t)session->id, session->name, (int)session->peer.pid, why);
     }
@@ -94,7 +96,7 @@ static bool serve_one(struct reception *reception, struct session *session)
             reception->core->counters.n_bad_messages++;
             (void)session_side_refuse(session, 0, &why);
         }
-        reception_close_session(reception, session, r > 0 ? why.text : NULL);
+        reception_close_session(reception, session, r > 0 ? why.text : strerror(-r));
         return false;
     }
     enum session_verdict verdict =
@@ -139,7 +141,7 @@ static int on_hello_timeout(GD_UNUSED sd_event_source *source, GD_UNUSED uint64_
 static int doom(struct reception *reception, struct session *session, const struct reason *why)
 {
     reception->core->counters.n_sessions_refused++;
-    if (log_allows(&reception->rate, LINES_A_SECOND, core_now_nsec())) {
+    if (log_allows(&reception->rate, LINES_A_SECOND, clock_now_nsec())) {
         log_write(LOG_LEVEL_WARNING, "session", "a session of pid %d, user %u, is refused: %s",
                   (int)session->peer.pid, session->peer.uid, why->text);
     }
@@ -158,12 +160,11 @@ static int watch(struct reception *reception, struct session *session)
     session->reception = reception;
     int r = sd_event_add_io(reception->event, &session->io_source, session->fd, EPOLLIN, on_packet,
                             session);
-    if (r < 0) {
-        return r;
+    if (r >= 0) {
+        r = sd_event_add_time_relative(reception->event, &session->hello_timer, CLOCK_MONOTONIC,
+                                       timeout_usec, 0, on_hello_timeout, session);
     }
-    r = sd_event_add_time_relative(reception->event, &session->hello_timer, CLOCK_MONOTONIC,
-                                   timeout_usec, 0, on_hello_timeout, session);
-    return r < 0 ? r : 0;
+    return r < 0 ? err_raise(r) : 0;
 }
 
 /* Takes fd over on success. */
@@ -226,7 +227,7 @@ int reception_open(struct reception *reception, const char *path, mode_t mode)
     reception->listen_fd = fd;
     int r = sd_event_add_io(reception->event, &reception->listen_source, fd, EPOLLIN, on_connection,
                             reception);
-    return r < 0 ? r : 0;
+    return r < 0 ? err_raise(r) : 0;
 }
 
 void reception_finish(struct reception *reception)

@@ -1,10 +1,10 @@
 /* replies.h - what one session is still to be told on the control socket, and what it was told.
  *
- *   pending   SUBMITs in flight: where their replies go
- *   history   the last REPLIES_HISTORY_MAX replies to verbs that change something, so that
- *             repeating one with its request id gives the same answer instead of doing it twice
- *   outbox    replies that the peer's queue had no room for; bounded, and a session that fills it
- * is misbehaving: it has room for what may be in flight and REPLIES_OUTBOX_VERBS more
+ * - pending: SUBMITs in flight, and where their replies go;
+ * - history: the last REPLIES_HISTORY_MAX replies to verbs that change something, so that repeating
+ *   one with its request id gives the same answer instead of doing it twice;
+ * - outbox: replies that the peer's queue had no room for; it has room for what may be in
+ *   flight and REPLIES_OUTBOX_VERBS more, and a session that fills it is misbehaving.
  *
  * Main thread. */
 #pragma once

@@ -7,8 +7,7 @@
  *
  * Life: lock, core, models (the loop runs already, so that a signal is heard), probe, sockets,
  * READY; then until SIGTERM or SIGINT: nothing new is taken, what is in flight ends, replies are
- * flushed, all within drain_timeout_msec; a second signal skips the waiting. SIGHUP is logged and
- * changes nothing. */
+ * flushed, all within drain_timeout_msec; a second signal skips the waiting. SIGHUP: reload.h. */
 #include "daemon/server/server.h"
 
 #include <errno.h>
@@ -27,7 +26,9 @@
 #include "daemon/server/log_sink.h"
 #include "daemon/server/probe.h"
 #include "daemon/server/reception.h"
+#include "daemon/server/reload.h"
 #include "daemon/server/startup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 
@@ -37,7 +38,8 @@
 #define TICKS_A_NOTIFY  100u
 
 struct server {
-    const struct config *config; /* borrowed */
+    struct config *config; /* these two: borrowed */
+    const struct cmdline *cmdline;
     enum exit_code exit_code;
     char dir[CONFIG_DIR_BYTES];
     struct lockfile lockfile;
@@ -186,7 +188,7 @@ static void poll_startup(struct server *server)
 static void poll_stop(struct server *server)
 {
     bool is_quiet = core_in_flight(&server->core) == 0 && control_is_quiet(&server->control);
-    if (is_quiet || core_now_nsec() >= server->stop_deadline_nsec) {
+    if (is_quiet || clock_now_nsec() >= server->stop_deadline_nsec) {
         server_end(server, EXIT_CODE_DONE);
         return;
     }
@@ -198,7 +200,7 @@ static void begin_stop(struct server *server)
     bool was_starting = server->core.phase == CORE_STARTING;
     (void)sd_notify(0, "STOPPING=1\nSTATUS=finishing what is in flight");
     core_stop(&server->core);
-    server->stop_deadline_nsec = core_now_nsec() + server->config->drain_timeout_msec * 1000000u;
+    server->stop_deadline_nsec = clock_now_nsec() + server->config->drain_timeout_msec * 1000000u;
     if (was_starting) {
         server_end(server, EXIT_CODE_DONE);
         return;
@@ -211,8 +213,7 @@ static int on_signal(GD_UNUSED sd_event_source *source, const struct signalfd_si
 {
     struct server *server = userdata;
     if (info->ssi_signo == SIGHUP) {
-        log_write(LOG_LEVEL_NOTICE, "server",
-                  "SIGHUP changes nothing; restart to read the file again");
+        reload_config(&server->core, server->config, server->cmdline);
         return 0;
     }
     bool is_second = server->core.phase == CORE_STOPPING;
@@ -306,9 +307,9 @@ static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
     return 0;
 }
 
-static void on_overflow(void *arg, struct session *session)
+static void on_overflow(void *arg, struct session *session, const char *why)
 {
-    reception_close_session(arg, session, "it does not read its replies");
+    reception_close_session(arg, session, why);
 }
 
 /* ---- set-up and tear-down ----------------------------------------------------------------------
@@ -368,7 +369,7 @@ static int set_up(struct server *server, struct reason *why)
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
     r = r != 0 ? r : sd_event_new(&server->event);
-    r = r < 0 || r > 0 ? r : core_init(&server->core, server->config, why);
+    r = r != 0 ? r : core_init(&server->core, server->config, why);
     if (r != 0) {
         return r;
     }
@@ -408,7 +409,7 @@ static void tear_down(struct server *server)
     accept_guard_finish();
 }
 
-enum exit_code server_run(const struct config *config)
+enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
 {
     struct reason why = REASON_NULL;
     struct server *server =
@@ -417,6 +418,7 @@ enum exit_code server_run(const struct config *config)
         return EXIT_CODE_FAILED;
     }
     server->config = config;
+    server->cmdline = cmdline;
     server->lockfile = LOCKFILE_NULL;
     if (config->socket_dir[0] != '\0') {
         memcpy(server->dir, config->socket_dir, sizeof(server->dir));

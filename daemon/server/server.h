@@ -1,6 +1,7 @@
 /* server.h - the process: owns everything, runs the main loop, ends in order. */
 #pragma once
 
+#include "daemon/server/cmdline.h"
 #include "daemon/server/config.h"
 #include "daemon/server/exit_code.h"
 
@@ -9,5 +10,6 @@
 void server_block_signals(void);
 
 /* server_run() - be the daemon until a signal, a lost device or a failure ends it, after
- * server_block_signals(). Says on the log why it ends. */
-enum exit_code server_run(const struct config *config);
+ * server_block_signals(). Says on the log why it ends. config: made of cmdline; a SIGHUP makes it
+ * anew. */
+enum exit_code server_run(struct config *config, const struct cmdline *cmdline);

@@ -63,8 +63,8 @@ int session_new(uint64_t id, int fd, const struct side_peer *peer, struct quota_
 /* session_free() - nothing of it may be left in a worker. */
 struct session *session_free(struct session *session);
 
-/* session_detach() - ask every worker to let go; session_detached() is then due n_detaching times.
- */
+/* session_detach() - ask every worker to let go: a MAIL_DETACHED of each follows, n_detaching in
+ * all. */
 void session_detach(struct session *session, struct core *core);
 
 /* session_as_client() - how the workers and the request checks know this session. */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "ipc/base/error.h"
-#include "ipc/base/log.h"
 
 static int start_next(struct startup *startup, struct reason *why)
 {
@@ -31,19 +30,10 @@ static int start_next(struct startup *startup, struct reason *why)
     return r;
 }
 
-static void tell_warnings(const struct msg_job *job, const char *item)
-{
-    for (uint32_t i = 0; i < job->n_warnings; i++) {
-        log_write(LOG_LEVEL_WARNING, "loader", "%s: %s", item, job->warnings[i]);
-    }
-}
-
-/* 0 when the job is done and the next may start. */
+/* 0 when the job is done and the next may start. Its log lines are the loader's. */
 static int judge(const struct msg_job *job, const char *item, struct reason *why)
 {
     if (strcmp(job->state, "done") == 0) {
-        tell_warnings(job, item);
-        log_write(LOG_LEVEL_NOTICE, "loader", "%s: serving", item);
         return 0;
     }
     if (strcmp(job->state, "failed") == 0 || strcmp(job->state, "cancelled") == 0) {

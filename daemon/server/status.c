@@ -1,14 +1,19 @@
 /* status.c - see status.h. json_pack() gives NULL when anything in it was NULL, so that one check
- * at the end notices every failed allocation on the way. */
+ * at the end notices every failed allocation on the way. JSON is UTF-8, paths need not be, and a
+ * sentence may have been cut in the middle of a character: text() mends both. */
 #include "daemon/server/status.h"
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "daemon/server/accept_guard.h"
+#include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 #include "ipc/side.h"
+#include "ipc/utf8.h"
 
 #define JOBS_SHOWN 16u
 
@@ -20,6 +25,16 @@ static double seconds(uint64_t nsec)
 static json_t *integer(uint64_t value)
 {
     return json_integer((json_int_t)value);
+}
+
+static json_t *text(const char *raw)
+{
+    CLEAN_FREE char *copy = strdup(raw);
+    if (copy == NULL) {
+        return NULL;
+    }
+    utf8_mend(copy, strlen(copy));
+    return json_string(copy);
 }
 
 /* ---- devices -----------------------------------------------------------------------------------
@@ -42,7 +57,7 @@ static json_t *rows_histogram(const struct worker_stats *stats)
 static json_t *last_ok(const struct worker_stats *stats)
 {
     return stats->last_ok_nsec == 0 ? json_null()
-                                    : json_real(seconds(core_now_nsec() - stats->last_ok_nsec));
+                                    : json_real(seconds(clock_now_nsec() - stats->last_ok_nsec));
 }
 
 static json_t *worker_object(struct worker *worker)
@@ -65,8 +80,9 @@ static json_t *worker_object(struct worker *worker)
 static json_t *device_object(const struct core *core, uint32_t i)
 {
     const struct device *device = core->devices[i];
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:o}", "index", (int)i, "name", device->name,
-                     "kind", device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "index", (int)i, "name", device->name,
+                     "uuid", device->uuid, "kind",
+                     device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
                      device->description, "threads", (int)device->n_threads, "worker",
                      worker_object(core->workers[i]));
 }
@@ -88,8 +104,8 @@ static json_t *device_array(const struct core *core)
 
 static json_t *model_object(const struct msg_model *model)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s}", "name", model->name,
-                     "path", model->path, "device", model->device, "state", model->state,
+    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s}", "name", model->name,
+                     "path", text(model->path), "device", model->device, "state", model->state,
                      "generation", integer(model->generation), "weights", (int)model->n_weights,
                      "packed_bytes", integer(model->packed_bytes), "load_seconds",
                      model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
@@ -125,10 +141,10 @@ static json_t *resident_object(const struct core *core)
 
 static json_t *job_object(const struct msg_job *job)
 {
-    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s, s:s}", "id", integer(job->job_id), "kind",
-                     job->kind, "state", job->state, "step", job->step, "done_bytes",
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:s, s:o}", "id", integer(job->job_id), "kind",
+                     job->kind, "state", job->state, "step", text(job->step), "done_bytes",
                      integer(job->done_bytes), "total_bytes", integer(job->total_bytes), "status",
-                     status_name(job->status), "text", job->text);
+                     status_name(job->status), "text", text(job->text));
 }
 
 /* The latest jobs, newest first; those the loader has forgotten are left out. */
@@ -224,14 +240,14 @@ char *status_document(const struct core *core, const struct session_table *table
     json_t *document = json_pack(
         "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
         GEMMD_VERSION, "protocol", (int)SIDE_VERSION_MAX, "pid", (int)getpid(), "uptime_seconds",
-        seconds(core_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
+        seconds(clock_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
         "devices", device_array(core), "models", model_array(core), "resident",
         resident_object(core), "jobs", job_array(core), "sessions", session_array(table), "quotas",
         quota_object(core), "fds", fd_object(), "counters", counter_object(&core->counters));
     if (document == NULL) {
         return NULL;
     }
-    char *text = json_dumps(document, JSON_COMPACT);
+    char *dumped = json_dumps(document, JSON_COMPACT);
     json_decref(document);
-    return text;
+    return dumped;
 }

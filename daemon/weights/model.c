@@ -1,6 +1,7 @@
 /* model.c - see model.h. */
 #include "daemon/weights/model.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +80,15 @@ void weight_retire(struct weight *weight)
     atomic_store(&weight->is_retired, true);
 }
 
+static_assert((int)GK_ACT_FLOAT == (int)MSG_ACT_FLOAT &&
+                  (int)GK_ACT_FP8_TENSOR == (int)MSG_ACT_FP8_TENSOR &&
+                  (int)GK_ACT_FP8_TOKEN == (int)MSG_ACT_FP8_TOKEN &&
+                  (int)GK_ACT_FP8_GROUP == (int)MSG_ACT_FP8_GROUP &&
+                  (int)GK_ACT_INT8_TENSOR == (int)MSG_ACT_INT8_TENSOR &&
+                  (int)GK_ACT_INT8_TOKEN == (int)MSG_ACT_INT8_TOKEN &&
+                  (int)GK_ACT_INT8_TOKEN_ZERO == (int)MSG_ACT_INT8_TOKEN_ZERO,
+              "gk.h and msg.h disagree");
+
 void weight_describe(const struct weight *weight, struct msg_weight *ret_message)
 {
     struct msg_weight message = {
@@ -90,6 +100,7 @@ void weight_describe(const struct weight *weight, struct msg_weight *ret_message
         .packed_bytes = weight->packed.size_bytes,
         .has_bias = weight->desc.bias_dtype != DTYPE_NONE,
         .act_dtype = weight->act_dtype,
+        .act = weight->desc.act,
     };
     (void)snprintf(message.name, sizeof(message.name), "%s", weight->name);
     gk_desc_format(&weight->desc, message.format, sizeof(message.format));

@@ -11,19 +11,32 @@
 #include "daemon/weights/module_read.h"
 #include "ipc/base/error.h"
 
+/* What the settings say, then the layers that are there; rules are marked on the way. */
+static int find_modules(struct model_source *source, struct warnings *warnings, struct reason *why)
+{
+    const struct checkpoint *checkpoint = &source->checkpoint;
+    const struct quant_texts texts = {
+        {checkpoint->config, checkpoint->config_bytes},
+        {checkpoint->quantize_config, checkpoint->quantize_config_bytes},
+        {checkpoint->hf_quant_config, checkpoint->hf_quant_config_bytes},
+    };
+    struct quant_config config;
+    int r = quant_config_parse(&texts, warnings, &config, why);
+    if (r != 0) {
+        return r;
+    }
+    r = modules_find(checkpoint, &config, warnings, &source->modules, why);
+    quant_config_finish(&config);
+    return r;
+}
+
 int model_source_open(const char *path, struct warnings *warnings, struct model_source *ret_source,
                       struct reason *why)
 {
     struct model_source source = MODEL_SOURCE_NULL;
-    struct quant_config config;
     int r = checkpoint_open(path, warnings, &source.checkpoint, why);
     if (r == 0) {
-        r = quant_config_parse(source.checkpoint.config, source.checkpoint.config_bytes,
-                               source.checkpoint.quantize_config,
-                               source.checkpoint.quantize_config_bytes, &config, why);
-    }
-    if (r == 0) {
-        r = modules_find(&source.checkpoint, &config, warnings, &source.modules, why);
+        r = find_modules(&source, warnings, why);
     }
     if (r != 0) {
         model_source_finish(&source);
@@ -92,6 +105,18 @@ static int prepare_weight(struct model *model, const struct module *module, stru
     return r != 0 ? r : choose_layout(module, weight, why);
 }
 
+static int pack_weight(struct weight *weight, const struct gk_canonical *canonical,
+                       struct reason *why)
+{
+    void *packed;
+    int r = device_view_begin(weight->device, &weight->packed, DEVICE_WRITE, &packed, why);
+    if (r != 0) {
+        return r;
+    }
+    weight->layout->pack(canonical, packed);
+    return device_view_end(weight->device, &weight->packed, DEVICE_WRITE, why);
+}
+
 static int fill_weight(struct weight *weight, const struct module *module,
                        struct progress *progress, struct warnings *warnings, struct reason *why)
 {
@@ -106,9 +131,7 @@ static int fill_weight(struct weight *weight, const struct module *module,
     (void)snprintf(region_name, sizeof(region_name), "gemmd:%.100s", weight->name);
     r = ops->region_new(weight->device, region_name, weight->layout->packed_bytes(&weight->desc),
                         &weight->packed, why);
-    if (r == 0) {
-        weight->layout->pack(&canonical, weight->packed.base);
-    }
+    r = r != 0 ? r : pack_weight(weight, &canonical, why);
     gk_canonical_finish(&canonical);
     if (r != 0) {
         return r;

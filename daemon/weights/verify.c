@@ -104,8 +104,13 @@ static int check_bits(const struct weight *weight, const struct gk_canonical *re
     if (r != 0) {
         return r;
     }
-    weight->layout->unpack(weight->packed.base, &unpacked);
-    r = compare_canonical(weight->name, &unpacked, read, why);
+    void *packed;
+    r = device_view_begin(weight->device, &weight->packed, DEVICE_READ, &packed, why);
+    if (r == 0) {
+        weight->layout->unpack(packed, &unpacked);
+        r = device_view_end(weight->device, &weight->packed, DEVICE_READ, why);
+    }
+    r = r != 0 ? r : compare_canonical(weight->name, &unpacked, read, why);
     gk_canonical_finish(&unpacked);
     return r;
 }
@@ -185,7 +190,8 @@ static int compute_reference(const struct weight *weight, const struct gk_canoni
 }
 
 static int run_kernel(const struct weight *weight, const struct trial *trial,
-                      const struct gk_problem *problem, const struct gk_kernel *kernel)
+                      const struct gk_problem *problem, const struct gk_kernel *kernel,
+                      struct reason *why)
 {
     const void *x_rows[VERIFY_ROWS];
     void *y_rows[VERIFY_ROWS];
@@ -194,19 +200,9 @@ static int run_kernel(const struct weight *weight, const struct trial *trial,
         x_rows[i] = (const char *)trial->x + i * row_bytes;
         y_rows[i] = trial->y + i * weight->desc.n;
     }
-    uint64_t workspace_bytes = num_align_up(kernel->workspace_bytes(problem) + 1, 64);
-    CLEAN_FREE void *workspace = aligned_alloc(64, workspace_bytes);
-    if (!workspace) {
-        return err_raise(-ENOMEM);
-    }
-    const struct gk_launch launch = {.problem = *problem,
-                                     .packed = weight->packed.base,
-                                     .x_rows = x_rows,
-                                     .y_rows = y_rows,
-                                     .workspace = workspace};
-    kernel->prepare(&launch, 0, 1);
-    kernel->run(&launch, 0, 1);
-    return 0;
+    struct gk_launch launch = {
+        .problem = *problem, .packed = weight->packed.base, .x_rows = x_rows, .y_rows = y_rows};
+    return device_run_alone(weight->device, kernel, &launch, why);
 }
 
 /* ||y - r|| / ||r||; 0 when both are zero, infinite or NaN where there is nothing to be relative
@@ -231,7 +227,7 @@ static int check_product(const struct weight *weight, const struct trial *trial,
     const struct gk_kernel *kernel;
     int r = gk_select(&problem, &kernel, why);
     if (r == 0) {
-        r = run_kernel(weight, trial, &problem, kernel);
+        r = run_kernel(weight, trial, &problem, kernel, why);
     }
     if (r != 0) {
         return r;

@@ -12,14 +12,7 @@
 
 uint32_t quant_scales(const struct gk_desc *desc)
 {
-    switch (desc->act) {
-    case GK_ACT_FLOAT:
-        return 0;
-    case GK_ACT_FP8_GROUP:
-        return (uint32_t)num_div_up(desc->k, GK_ACT_GROUP_K);
-    default:
-        return 1;
-    }
+    return desc->act == GK_ACT_FLOAT ? 0 : (uint32_t)num_max(gk_desc_x_scales(desc), 1);
 }
 
 /* The smallest power of two that is not below value: positive, normal, finite. */

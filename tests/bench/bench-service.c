@@ -55,9 +55,9 @@ static void request_init(struct request *request, const struct fixture *fixture,
     request->gemm.m = 1;
     request->gemm.x_dtype = request->gemm.y_dtype = GEMMD_BF16;
     if (gemmd_find_weight(request->client, "bench/w", &request->weight) != GEMMD_OK ||
-        gemmd_buffer_alloc(request->client, 0, request->weight.k * 2ull, &request->gemm.x) !=
+        gemmd_buffer_alloc_host(request->client, 0, request->weight.k * 2ull, &request->gemm.x) !=
             GEMMD_OK ||
-        gemmd_buffer_alloc(request->client, 0, request->weight.n * 2ull, &request->gemm.y) !=
+        gemmd_buffer_alloc_host(request->client, 0, request->weight.n * 2ull, &request->gemm.y) !=
             GEMMD_OK) {
         fixture_fail(fixture, "preparing: %s", gemmd_last_error());
     }

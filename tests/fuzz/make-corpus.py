@@ -74,7 +74,7 @@ def replies():
 
 
 def side_messages():
-    sizes = {1: 32 + 64, 2: 24, 3: 32, 4: 32, 5: 24, 101: 120, 102: 24, 103: 32, 199: 16 + 8 + 320}
+    sizes = {1: 32 + 64, 2: 24, 3: 32, 4: 32, 5: 24, 6: 112, 101: 120, 102: 24, 103: 56, 199: 16 + 8 + 320}
     fds = {102: 2, 103: 1, 4: 1}
     for kind, n_bytes in sizes.items():
         data = struct.pack("<IHHQ", 0x444D4D47, kind, n_bytes, 1).ljust(n_bytes, b"\0")

@@ -53,14 +53,27 @@ static void fill_x(struct product *product, uint64_t seed)
     }
 }
 
+/* The daemon's memory where the CPU reaches it, else host memory of this process. */
+static bool make_buffer(gemmd_client_t *client, uint32_t device, uint64_t n_bytes,
+                        gemmd_buffer_t **ret_buffer)
+{
+    if (gemmd_buffer_alloc(client, device, n_bytes, ret_buffer) == GEMMD_OK) {
+        if (gemmd_buffer_memory(*ret_buffer) == GEMMD_MEMORY_HOST) {
+            return true;
+        }
+        gemmd_buffer_free(*ret_buffer);
+    }
+    return gemmd_buffer_alloc_host(client, device, n_bytes, ret_buffer) == GEMMD_OK;
+}
+
 static bool make_buffers(struct product *product, gemmd_client_t *client)
 {
     uint64_t n_rows = product->gemm.m > 0 ? product->gemm.m : 1;
     uint64_t x_bytes = n_rows * product->x_stride * element_bytes(product->gemm.x_dtype);
     uint64_t y_bytes = n_rows * product->y_stride * element_bytes(product->gemm.y_dtype);
     uint32_t device = product->handle.device_index;
-    return gemmd_buffer_alloc(client, device, x_bytes, &product->x) == GEMMD_OK &&
-           gemmd_buffer_alloc(client, device, y_bytes, &product->y) == GEMMD_OK;
+    return make_buffer(client, device, x_bytes, &product->x) &&
+           make_buffer(client, device, y_bytes, &product->y);
 }
 
 bool product_init(struct product *product, gemmd_client_t *client, const char *model,

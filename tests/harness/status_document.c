@@ -5,9 +5,8 @@
 
 #define SETTLE_POLL_SECONDS 0.02
 
-json_t *status_document_read(const struct fixture *fixture)
+json_t *status_document_ask(const struct fixture *fixture, gemmd_client_t *client)
 {
-    gemmd_client_t *client = fixture_open(fixture, GEMMD_PATH_RING);
     struct msg_request request = {.verb = MSG_VERB_STATUS};
     struct msg_reply reply = MSG_REPLY_NULL;
     if (control_call(client, &request, &reply) != 0) {
@@ -18,6 +17,13 @@ json_t *status_document_read(const struct fixture *fixture)
         fixture_fail(fixture, "STATUS is not JSON: %s", reply.json);
     }
     msg_reply_finish(&reply);
+    return document;
+}
+
+json_t *status_document_read(const struct fixture *fixture)
+{
+    gemmd_client_t *client = fixture_open(fixture, GEMMD_PATH_RING);
+    json_t *document = status_document_ask(fixture, client);
     gemmd_close(client);
     return document;
 }

@@ -1,5 +1,5 @@
-/* status_document.h - the daemon's STATUS document, asked over a session of its own, so that a test
- * can watch what the daemon believes to hold. */
+/* status_document.h - the daemon's STATUS document, so that a test can watch what the daemon
+ * believes to hold. */
 #pragma once
 
 #include <jansson.h>
@@ -25,7 +25,10 @@ struct status_counts {
     uint64_t n_corrupt_lanes;
 };
 
-json_t *status_document_read(const struct fixture *fixture); /* the caller's; never NULL */
+/* status_document_read() - asked over a session of its own. status_document_ask() - over one that
+ * is there. The caller's; never NULL. */
+json_t *status_document_read(const struct fixture *fixture);
+json_t *status_document_ask(const struct fixture *fixture, gemmd_client_t *client);
 void status_counts_read(const struct fixture *fixture, struct status_counts *ret_counts);
 
 /* status_counts_settle() - until no request is in flight and only n_sessions are left, the asking

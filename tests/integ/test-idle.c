@@ -73,8 +73,8 @@ static void request_init(struct request *request, enum gemmd_path path, uint32_t
     assert_int_equal(gemmd_find_weight(request->client, "long/w", &request->weight), 0);
     uint64_t x_bytes = (uint64_t)m * LONG_K * sizeof(float);
     uint64_t y_bytes = (uint64_t)m * LONG_N * sizeof(float);
-    assert_int_equal(gemmd_buffer_alloc(request->client, 0, x_bytes, &request->gemm.x), 0);
-    assert_int_equal(gemmd_buffer_alloc(request->client, 0, y_bytes, &request->gemm.y), 0);
+    assert_int_equal(gemmd_buffer_alloc_host(request->client, 0, x_bytes, &request->gemm.x), 0);
+    assert_int_equal(gemmd_buffer_alloc_host(request->client, 0, y_bytes, &request->gemm.y), 0);
 }
 
 /* What was served before may still be polled for, or be logged: until two looks agree. */

@@ -27,7 +27,8 @@ enum gk_code {
     GK_CODE_E2M1 = 7,
 };
 
-/* What happens to x before it is multiplied. kernels/NUMERICS.md has each rule. */
+/* What happens to x before it is multiplied. kernels/NUMERICS.md has each rule. The numbers are
+ * part of the wire protocol, which repeats them. */
 enum gk_act {
     GK_ACT_FLOAT = 0,           /* nothing: f32, f16, bf16 as they come */
     GK_ACT_FP8_TENSOR = 1,      /* e4m3 by the weight's own act_scale */
@@ -81,6 +82,10 @@ enum gk_code gk_code_of_dtype(enum dtype dtype);
 bool gk_act_is_int8(enum gk_act act);
 bool gk_act_is_fp8(enum gk_act act);
 enum dtype gk_act_dtype(enum gk_act act);
+
+/* gk_desc_x_scales() - how many f32 scales each row of x has that comes quantised: one, or one for
+ * each GK_ACT_GROUP_K of k; 0 for FLOAT and *_TENSOR. */
+uint32_t gk_desc_x_scales(const struct gk_desc *desc);
 
 /* gk_desc_check() - a pure predicate: can this be packed at all? 0 or STATUS_UNSUPPORTED /
  * STATUS_INVALID_ARGUMENT with the rule. */
@@ -317,8 +322,7 @@ struct gk_launch {
     const void *packed;
     const void *const *x_rows;        /* (m) */
     const float *const *x_scale_rows; /* (m), rows that come quantised, but for *_TENSOR: pointers
-                                         to one scale (TOKEN) or ceil(k / GK_ACT_GROUP_K) (GROUP);
-                                         else NULL */
+                                         to gk_desc_x_scales() scales each; else NULL */
     void *const *y_rows;              /* (m) */
     void *workspace;                  /* gk_kernel.workspace_bytes(problem), 64-byte aligned (256 on
                                          a GPU), whatever was left in it */

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int r = npy_parse(data, size, &header, &why);
     if (r == 0) {
         GD_ASSERT(header.header_bytes <= size);
-        GD_ASSERT(header.dtype == DTYPE_F32 || header.dtype == DTYPE_F16);
+        GD_ASSERT(header.dtype == DTYPE_F32 || header.dtype == DTYPE_F16 ||
+                  header.dtype == DTYPE_I8 || header.dtype == DTYPE_U8);
         return 0;
     }
     GD_ASSERT(r == STATUS_INVALID_ARGUMENT && why.text[0] != '\0');

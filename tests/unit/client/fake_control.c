@@ -17,13 +17,26 @@ static const float *place(const struct fake_session *session, uint64_t buffer_id
     return region->base ? (const float *)(const void *)((const char *)region->base + offset) : NULL;
 }
 
+/* An element of x, times its row's scale if x comes with scales. */
+static float value_of(const struct fake_session *session, const struct request_desc *desc,
+                      uint64_t row, uint64_t i)
+{
+    const float *x = place(session, desc->x_buffer_id, desc->x_offset_bytes);
+    uint64_t at = row * desc->x_stride_elems + i;
+    if (desc->x_dtype != DTYPE_I8) {
+        return x[at];
+    }
+    const float *scales = place(session, desc->x_scale_buffer_id, desc->x_scale_offset_bytes);
+    return (float)((const int8_t *)x)[at] * scales[row * desc->x_scale_stride_elems];
+}
+
 static void multiply(const struct fake_session *session, const struct request_desc *desc)
 {
     const float *x = place(session, desc->x_buffer_id, desc->x_offset_bytes);
     float *y = (float *)(uintptr_t)place(session, desc->y_buffer_id, desc->y_offset_bytes);
     for (uint64_t row = 0; row < desc->m && x && y; row++) {
         for (uint64_t i = 0; i < FAKE_N; i++) {
-            y[row * desc->y_stride_elems + i] = 2 * x[row * desc->x_stride_elems + i];
+            y[row * desc->y_stride_elems + i] = 2 * value_of(session, desc, row, i);
         }
     }
 }
@@ -140,8 +153,12 @@ void fake_look_at_lane(struct fake_daemon *fake, struct fake_session *session)
 
 static struct msg_weight make_weight(const char *name)
 {
-    struct msg_weight weight = {
-        .weight_id = 7, .n = FAKE_N, .k = FAKE_K, .act_dtype = DTYPE_F32, .generation = 1};
+    struct msg_weight weight = {.weight_id = 7,
+                                .n = FAKE_N,
+                                .k = FAKE_K,
+                                .act_dtype = DTYPE_F32,
+                                .generation = 1,
+                                .act = MSG_ACT_INT8_TOKEN};
     (void)snprintf(weight.name, sizeof(weight.name), "%s", name);
     (void)snprintf(weight.format, sizeof(weight.format), "f32");
     return weight;

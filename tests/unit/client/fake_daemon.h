@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define FAKE_LANE_ENTRIES 16u
-#define FAKE_N            4u /* the weight's shape; y[row][i] = 2 x[row][i] */
+#define FAKE_N            4u /* the weight's shape; y[row][i] = 2 x[row][i]; x may be I8 with scales */
 #define FAKE_K            4u
 #define FAKE_ROWS_MAX     4u
 #define FAKE_LATE_MSEC    150

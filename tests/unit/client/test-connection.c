@@ -1,8 +1,11 @@
 /* test-connection.c - opening, buffers, and daemons that misbehave on the session socket. */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "client/client.h"
 #include "tests/unit/client/fixture.h"
 
 static int set_up(void **state)
@@ -120,6 +123,31 @@ static void test_late_answer_is_skipped(void **state)
     gemmd_close(client);
 }
 
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* A signal that arrives within the look at the session is no hang-up. */
+static void test_signals_are_no_hang_up(void **state)
+{
+    gemmd_client_t *client = NULL;
+    struct itimerval interval = {.it_interval = {.tv_usec = 20}, .it_value = {.tv_usec = 20}};
+    struct itimerval off = {.it_value = {0}};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    uint32_t n_dead = 0;
+    assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
+    uint64_t end = fixture_now_msec() + 300;
+    while (fixture_now_msec() < end) {
+        n_dead += !session_is_alive(client);
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &off, NULL), 0);
+    assert_int_equal(n_dead, 0);
+    gemmd_close(client);
+}
+
 static void test_import(void **state)
 {
     gemmd_client_t *client = NULL;
@@ -157,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test_setup_teardown(test_buffer_misbehaviour, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late_answer_is_skipped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_signals_are_no_hang_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_import, set_up, tear_down),
         cmocka_unit_test(test_null_buffers),
     };

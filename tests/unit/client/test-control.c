@@ -28,6 +28,7 @@ static void test_find_and_list(void **state)
     assert_int_equal(weight.struct_bytes, sizeof(weight));
     assert_int_equal(weight.n, FAKE_N);
     assert_int_equal(weight.act_dtype, GEMMD_F32);
+    assert_int_equal(weight.act, GEMMD_ACT_INT8_TOKEN);
     assert_string_equal(weight.name, "m/w");
     assert_int_equal(gemmd_list_weights(fixture->client, NULL, &weights, &n), GEMMD_OK);
     assert_int_equal(n, 2);

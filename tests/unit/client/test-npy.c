@@ -34,6 +34,8 @@ static void test_good_headers(void **state)
         {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 384), }  \n", DTYPE_F32, 3, 384},
         {2, "{'descr': '<f2', 'fortran_order': False, 'shape': (0, 7), }\n", DTYPE_F16, 0, 7},
         {3, "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }\n", DTYPE_F32, 1, 5},
+        {1, "{'descr': '|i1', 'fortran_order': False, 'shape': (2, 5), }\n", DTYPE_I8, 2, 5},
+        {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (5,), }\n", DTYPE_U8, 1, 5},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint8_t bytes[1024];
@@ -56,7 +58,8 @@ static void test_bad_headers(void **state)
         const char *says;
     } cases[] = {
         {4, "{}", "version 4"},
-        {1, "{'descr': '>f4', 'fortran_order': False, 'shape': (3,), }", "not float32 or float16"},
+        {1, "{'descr': '>f4', 'fortran_order': False, 'shape': (3,), }",
+         "not float32, float16, int8"},
         {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }", "'<f8'"},
         {1, "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }", "Fortran order"},
         {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3), }", "two dimensions"},
@@ -133,6 +136,27 @@ static void test_halves_are_widened(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* Bytes come as they are, and are no floats. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    uint8_t bytes[1024];
+    struct npy_header header;
+    struct reason why = REASON_NULL;
+    void *data = NULL;
+    float *values = NULL;
+    size_t n = make(1, "{'descr': '|i1', 'fortran_order': False, 'shape': (3, 1), }", bytes);
+    memcpy(bytes + n, "\x80\x00\x7f", 3);
+    write_file(bytes, n + 3);
+    assert_int_equal(npy_read_data(path, &header, &data, NULL), 0);
+    assert_int_equal(header.n_rows, 3);
+    assert_memory_equal(data, "\x80\x00\x7f", 3);
+    free(data);
+    assert_int_equal(npy_read(path, &header, &values, &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "test-npy.scratch: the type is i8, not f32 or f16");
+    assert_int_equal(unlink(path), 0);
+}
+
 static void test_data_must_fit_the_shape(void **state)
 {
     (void)state;
@@ -174,6 +198,7 @@ int main(void)
         cmocka_unit_test(test_every_truncation_is_refused),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_halves_are_widened),
+        cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_data_must_fit_the_shape),
         cmocka_unit_test(test_no_file),
     };

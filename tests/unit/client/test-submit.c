@@ -55,6 +55,30 @@ static void test_many_at_once(void **state)
     assert_int_equal(gemmd_submit(fixture.client, NULL, 0, NULL), GEMMD_OK);
 }
 
+/* Rows of int8 with their scales, packed and with a stride of their own. */
+static void test_quantised_rows(void **state)
+{
+    (void)state;
+    gemmd_buffer_t *scales;
+    assert_int_equal(gemmd_buffer_alloc(fixture.client, 0, 64, &scales), GEMMD_OK);
+    memcpy(gemmd_buffer_data(fixture.x), (const int8_t[]){1, -2, 3, -128, 5, 6, -7, 127}, 8);
+    memcpy(gemmd_buffer_data(scales), (const float[]){0.5f, 4, -1, 0.25f}, 16);
+    struct gemmd_gemm gemm = fixture_gemm(&fixture, 0);
+    gemm.m = 2;
+    gemm.x_dtype = GEMMD_I8;
+    gemm.x_scale = scales;
+    for (uint64_t stride = 0; stride <= 2; stride += 2) {
+        gemm.x_scale_offset_bytes = stride == 2 ? 4 : 0;
+        gemm.x_scale_stride = stride;
+        assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_OK);
+        static const float dense[] = {1, -2, 3, -128, 40, 48, -56, 1016};
+        static const float spread[] = {8, -16, 24, -1024, 2.5f, 3, -3.5f, 63.5f};
+        assert_memory_equal(gemmd_buffer_data(fixture.y), stride == 2 ? spread : dense,
+                            sizeof(dense));
+    }
+    gemmd_buffer_free(scales);
+}
+
 static void test_busy_is_all_or_none(void **state)
 {
     (void)state;
@@ -156,6 +180,14 @@ static void test_wrong_use(void **state)
     gemm.y = other.y;
     assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_INVALID_ARGUMENT);
     assert_says("gemmd_gemm.y belongs to another client");
+    gemm.y = fixture.y;
+    gemm.x_scale = other.x;
+    assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_INVALID_ARGUMENT);
+    assert_says("gemmd_gemm.x_scale belongs to another client");
+    gemm.x_scale = NULL;
+    gemm.x_scale_stride = 1;
+    assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_INVALID_ARGUMENT);
+    assert_says("gemmd_gemm.x_scale is NULL and has an offset or a stride");
     fixture_close(&other);
     assert_int_equal(gemmd_gemm(NULL, &gemm), GEMMD_INVALID_ARGUMENT);
     assert_int_equal(gemmd_gemm(fixture.client, NULL), GEMMD_INVALID_ARGUMENT);
@@ -245,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_BOTH(test_one),
         ON_BOTH(test_many_at_once),
+        ON_BOTH(test_quantised_rows),
         ON_BOTH(test_busy_is_all_or_none),
         ON_BOTH(test_time_runs_out_and_the_ticket_stays),
         ON_BOTH(test_cancel),

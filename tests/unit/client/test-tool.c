@@ -139,6 +139,57 @@ static void test_gemm_splits_rows(void **state)
     fake_free(fake);
 }
 
+/* numpy.save() of int8 (n_rows, FAKE_K). */
+static void write_codes(const char *path, const int8_t *codes, uint32_t n_rows)
+{
+    char header[128];
+    uint32_t n = (uint32_t)snprintf(
+        header, sizeof(header), "{'descr': '|i1', 'fortran_order': False, 'shape': (%u, %u), }\n",
+        n_rows, FAKE_K);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    (void)fprintf(file, "\x93NUMPY%c%c%c%c%s", 1, 0, (char)n, 0, header);
+    assert_int_equal(fwrite(codes, FAKE_K, n_rows, file), n_rows);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* In pieces as well: each has its own scales. */
+static void test_gemm_of_quantised_rows(void **state)
+{
+    (void)state;
+    struct fake_daemon *fake = fake_new();
+    struct tool tool = {.socket_dir = fake_dir(fake)};
+    struct npy_header header;
+    int8_t codes[10 * FAKE_K];
+    float scales[10];
+    float *y = NULL;
+    for (uint32_t i = 0; i < 10 * FAKE_K; i++) {
+        codes[i] = (int8_t)(i * 3 - 60);
+        scales[i / FAKE_K] = (float)(i / FAKE_K + 1);
+    }
+    static const char line[] =
+        "gemm m/w --in test-tool-q.npy --x-scales test-tool-s.npy --out test-tool-y.npy";
+    write_codes("test-tool-q.npy", codes, 10);
+    assert_int_equal(npy_write("test-tool-s.npy", scales, 10, 1), 0);
+    assert_int_equal(run(&tool, command_gemm, line), TOOL_DONE);
+    assert_int_equal(npy_read("test-tool-y.npy", &header, &y, NULL), 0);
+    for (uint32_t i = 0; i < 10 * FAKE_N; i++) {
+        assert_true(y[i] == 2 * (float)codes[i] * scales[i / FAKE_N]);
+    }
+    free(y);
+    assert_int_equal(npy_write("test-tool-s.npy", scales, 9, 1), 0);
+    assert_int_equal(run(&tool, command_gemm, line), TOOL_REFUSED);
+    assert_says("test-tool-s.npy is (9, 1), the rows of x want (10, 1)");
+    assert_int_equal(
+        run(&tool, command_gemm, "gemm m/w --in test-tool-q.npy --out test-tool-y.npy --act bf16"),
+        TOOL_USAGE);
+    assert_int_equal(unlink("test-tool-q.npy"), 0);
+    assert_int_equal(unlink("test-tool-s.npy"), 0);
+    assert_int_equal(unlink("test-tool-y.npy"), 0);
+    gemmd_close(tool.client);
+    fake_free(fake);
+}
+
 static char *render(const char *json)
 {
     char *text = NULL;
@@ -193,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_jobs_are_followed),
         cmocka_unit_test(test_an_interrupt_cancels_the_job),
         cmocka_unit_test(test_gemm_splits_rows),
+        cmocka_unit_test(test_gemm_of_quantised_rows),
         cmocka_unit_test(test_status_table),
         cmocka_unit_test(test_bytes),
     };

@@ -41,6 +41,27 @@ static void limits_per_user(void **state)
     assert_null(quota_free(quota));
 }
 
+static void limits_may_change(void **state)
+{
+    (void)state;
+    struct quota *quota;
+    assert_int_equal(quota_new(&limits, &quota), 0);
+    struct quota_charge a = QUOTA_CHARGE_NULL;
+    struct quota_charge b = QUOTA_CHARGE_NULL;
+    struct reason why = REASON_NULL;
+    struct quota_limits lower = limits;
+    lower.per_user[QUOTA_BYTES] = 500;
+    assert_int_equal(quota_take(quota, 1, (uint64_t[]){0, 0, 600, 0}, &a, &why), 0);
+    quota_set_limits(quota, &lower);
+    assert_int_equal(quota_take(quota, 1, (uint64_t[]){0, 0, 1, 0}, &b, &why), STATUS_QUOTA);
+    assert_non_null(strstr(why.text, "uid 1 holds 600 of 500"));
+    quota_set_limits(quota, &limits);
+    assert_int_equal(quota_take(quota, 1, (uint64_t[]){0, 0, 400, 0}, &b, &why), 0);
+    quota_give(&a);
+    quota_give(&b);
+    assert_null(quota_free(quota));
+}
+
 static void limits_in_total(void **state)
 {
     (void)state;
@@ -67,6 +88,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_per_user),
+        cmocka_unit_test(limits_may_change),
         cmocka_unit_test(limits_in_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

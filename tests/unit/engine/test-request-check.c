@@ -100,11 +100,18 @@ static void form(void **state)
     desc.reserved0 = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
-    desc.reserved1[8] = 1;
+    desc.reserved1 = 1;
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
+    desc = good(1);
+    desc.reserved2 = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
     desc.x_dtype = DTYPE_U8;
-    refuses(&desc, STATUS_UNSUPPORTED, "type 6 of x is not one of f32 (1), f16 (2), bf16 (3)");
+    refuses(&desc, STATUS_UNSUPPORTED,
+            "type 6 of x is not one of f32 (1), f16 (2), bf16 (3), i8 (5), f8_e4m3 (14)");
+    desc = good(1);
+    desc.y_dtype = DTYPE_I8;
+    refuses(&desc, STATUS_UNSUPPORTED, "type 5 of y is not one of f32 (1), f16 (2), bf16 (3)");
     desc = good(1);
     desc.y_dtype = 200;
     refuses(&desc, STATUS_UNSUPPORTED, "type 200 of y is not one of f32 (1), f16 (2), bf16 (3)");

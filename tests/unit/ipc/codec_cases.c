@@ -65,6 +65,9 @@ static void fill_submit(struct request_desc *desc)
         .x_dtype = (uint8_t)random_below(DTYPE_F4 + 1),
         .y_dtype = (uint8_t)random_below(DTYPE_F4 + 1),
         .flags = (uint32_t)random_bits(),
+        .x_scale_buffer_id = random_bits(),
+        .x_scale_offset_bytes = random_bits(),
+        .x_scale_stride_elems = random_bits(),
     };
 }
 
@@ -137,6 +140,7 @@ static void fill_weight(struct msg_weight *weight)
     weight->packed_bytes = random_bits();
     weight->has_bias = (uint32_t)random_bits();
     weight->act_dtype = (enum dtype)random_below(DTYPE_F4 + 1);
+    weight->act = (uint32_t)random_bits();
 }
 
 static void fill_job(struct msg_job *job)

@@ -52,15 +52,16 @@ static void put_conf_option(FILE *stream, const struct config_option *option)
     put_comment(stream, option->doc);
     fprintf(stream, "# (");
     put_bounds(stream, option);
-    fprintf(stream, ")\n#%s =%s%s\n", option->name, option->initial[0] != '\0' ? " " : "",
-            option->initial);
+    fprintf(stream, "%s)\n#%s =%s%s\n", option->is_reloadable ? "; reloadable" : "", option->name,
+            option->initial[0] != '\0' ? " " : "", option->initial);
 }
 
 static void put_man_option(FILE *stream, const struct config_option *option)
 {
     fprintf(stream, ".TP\n.B %s\n%s\n.br\n(", option->name, option->doc);
     put_bounds(stream, option);
-    fprintf(stream, "; default: %s)\n", option->initial[0] != '\0' ? option->initial : "empty");
+    fprintf(stream, "; default: %s%s)\n", option->initial[0] != '\0' ? option->initial : "empty",
+            option->is_reloadable ? "; reloadable" : "");
 }
 
 static char *make_page(const char *head, void (*put)(FILE *, const struct config_option *))
@@ -86,7 +87,8 @@ static char *make_page(const char *head, void (*put)(FILE *, const struct config
 char *option_pages_conf(void)
 {
     return make_page("# gemmd.conf - every option of gemmd with its default; see gemmd.conf(5).\n"
-                     "# Lines are KEY = VALUE; a line that starts with '#' is a comment.\n",
+                     "# Lines are KEY = VALUE; a line that starts with '#' is a comment.\n"
+                     "# SIGHUP takes over the options marked reloadable; others need a restart.\n",
                      put_conf_option);
 }
 

@@ -35,7 +35,7 @@ static void test_levels(void **state)
     (void)state;
     struct reason why = REASON_NULL;
     log_sink_install();
-    assert_int_equal(log_sink_levels("warning,worker:debug", &why), 0);
+    assert_int_equal(log_sink_levels("warning, worker:debug", &why), 0);
     assert_string_equal(written(LOG_LEVEL_INFO, "server"), "");
     assert_string_equal(written(LOG_LEVEL_WARNING, "server"), "gemmd: warning: server: number 7\n");
     assert_string_equal(written(LOG_LEVEL_DEBUG, "worker"), "gemmd: debug: worker: number 7\n");

@@ -289,6 +289,42 @@ static void test_status_and_explanation(void **state)
     (void)close(fd);
 }
 
+/* A path of two-byte letters makes a sentence that is cut in the middle of one. */
+static void test_status_survives_a_cut_sentence(void **state)
+{
+    (void)state;
+    int fd = dial();
+    struct side_packet welcome = say_hello(fd);
+    struct sock sock = SOCK_NULL;
+    dial_control(&sock, welcome.message.welcome.token);
+    for (uint64_t i = 0; i < 2; i++) { /* one of the two lengths is cut within a letter */
+        struct msg_request load = {.request_id = 1 + i, .verb = MSG_VERB_LOAD};
+        (void)snprintf(load.load.name, sizeof(load.load.name), "cut%s", i == 0 ? "" : "t");
+        load.load.path[0] = '/';
+        for (size_t at = 1; at + 2 < 600; at += 2) {
+            memcpy(load.load.path + at, "\xc3\xa9", 2);
+        }
+        struct msg_reply job = call(&sock, &load);
+        assert_int_equal(job.status, STATUS_OK);
+        struct msg_request status = {.request_id = job.job.job_id, .verb = MSG_VERB_JOB_STATUS};
+        status.job_id = job.job.job_id;
+        while (strcmp(job.job.state, "failed") != 0) {
+            msg_reply_finish(&job);
+            fixture_sleep(0.01);
+            job = call(&sock, &status);
+            assert_int_equal(job.body, MSG_BODY_JOB);
+        }
+        msg_reply_finish(&job);
+    }
+    const struct msg_request status = {.request_id = 9, .verb = MSG_VERB_STATUS};
+    struct msg_reply reply = call(&sock, &status);
+    assert_int_equal(reply.status, STATUS_OK);
+    assert_non_null(strstr(reply.json, "\"state\":\"failed\""));
+    msg_reply_finish(&reply);
+    sock_finish(&sock);
+    (void)close(fd);
+}
+
 /* Ask, never read: hung up when the queues and the outbox are full, and nobody else notices (T45).
  */
 static void test_who_does_not_read_is_hung_up(void **state)
@@ -342,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_strangers_and_garbage_are_answered),
         cmocka_unit_test(test_repeating_a_verb_gives_the_same_answer),
         cmocka_unit_test(test_status_and_explanation),
+        cmocka_unit_test(test_status_survives_a_cut_sentence),
         cmocka_unit_test(test_who_does_not_read_is_hung_up),
         cmocka_unit_test(test_sigterm_ends_it_cleanly),
     };

@@ -1,0 +1,185 @@
+/* test-descriptors.c - more clients than the daemon has descriptors for (T43). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ipc/unix.h"
+#include "tests/harness/status_document.h"
+#include "tests/harness/wire.h"
+#include "tests/integ/life_case.h"
+
+#define N_FDS_MAX      64u
+#define N_PEERS        200u
+#define N_STAYING      50u /* the last to come */
+#define ANSWER_SECONDS 2
+
+enum welcome { WELCOMED, REFUSED, HUNG_UP };
+
+/* What a peer hears of HELLO, in time. */
+static enum welcome greet(const struct life *life, int fd)
+{
+    const struct timeval limit = {.tv_sec = ANSWER_SECONDS};
+    struct side_packet packet;
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+    if (wire_hello(&life->fixture, fd, &packet) != 1) {
+        return HUNG_UP;
+    }
+    uint16_t type = packet.message.header.type;
+    assert_true(type == SIDE_WELCOME ||
+                (type == SIDE_REFUSED && packet.message.refused.status == GEMMD_QUOTA));
+    side_packet_finish(&packet);
+    return type == SIDE_WELCOME ? WELCOMED : REFUSED;
+}
+
+/* A region, or the refusal of one. */
+static bool has_region(const struct life *life, int fd)
+{
+    union side_message message;
+    struct side_packet packet;
+    side_init(&message, SIDE_ALLOC_BUFFER, 2);
+    message.alloc_buffer.size_bytes = 4096;
+    assert_int_equal(wire_ask(&life->fixture, fd, &message, NULL, 0, &packet), 1);
+    uint16_t type = packet.message.header.type;
+    assert_true(type == SIDE_BUFFER ||
+                (type == SIDE_REFUSED && packet.message.refused.status == GEMMD_QUOTA));
+    side_packet_finish(&packet);
+    return type == SIDE_BUFFER;
+}
+
+static uint64_t fd_gauge(json_t *document, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(document, "fds"), key));
+}
+
+/* Those who came before the crowd are served, and told what is the matter. */
+static void expect_service(struct life *life, gemmd_client_t *early, struct product *product)
+{
+    product_clear(product);
+    assert_true(product_run(product, early));
+    assert_true(product_is_right(product));
+    json_t *document = status_document_ask(&life->fixture, early);
+    assert_int_equal(fd_gauge(document, "limit"), N_FDS_MAX);
+    assert_in_range(fd_gauge(document, "used"), 8, N_FDS_MAX);
+    json_decref(document);
+}
+
+/* A daemon with few descriptors, and the client that came first. */
+static gemmd_client_t *start(struct life *life, struct product *product)
+{
+    life->options.n_fds_max = N_FDS_MAX;
+    fixture_start(&life->fixture, &life->options);
+    gemmd_client_t *early = fixture_open(&life->fixture, GEMMD_PATH_RING);
+    assert_true(product_init(product, early, "tiny", &life->model.weights[TEST_INT4], &life_shape));
+    assert_true(product_run(product, early)); /* opens its lane */
+    return early;
+}
+
+static void stop(struct life *life, gemmd_client_t *early, struct product *product)
+{
+    assert_true(life_serves_through(early, &life->model));
+    product_finish(product);
+    gemmd_close(early);
+    assert_int_equal(fixture_stop(&life->fixture), 0);
+}
+
+static uint64_t n_sessions(const struct life *life, gemmd_client_t *early)
+{
+    json_t *document = status_document_ask(&life->fixture, early);
+    const json_t *quota = json_object_get(json_object_get(document, "quotas"), "sessions");
+    uint64_t n = (uint64_t)json_integer_value(json_object_get(quota, "held"));
+    json_decref(document);
+    return n;
+}
+
+/* Those who have left are gone a moment later; then newcomers are served. */
+static void expect_room(struct life *life, gemmd_client_t *early, uint64_t n_left)
+{
+    double deadline = fixture_now() + FIXTURE_READY_SECONDS;
+    while (n_sessions(life, early) > n_left && fixture_now() < deadline) {
+        fixture_sleep(0.005);
+    }
+    fixture_wait_ready(&life->fixture, true);
+    while (n_sessions(life, early) > n_left && fixture_now() < deadline) {
+        fixture_sleep(0.005);
+    }
+    assert_true(life_serves(life));
+}
+
+static void close_some(const int *fds, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+/* 200 sessions, each of which wants a region; most leave; newcomers are served. */
+static void test_crowd_of_sessions(void **state)
+{
+    struct life *life = *state;
+    int peers[N_PEERS];
+    uint32_t n[HUNG_UP + 1] = {0};
+    uint32_t n_regions = 0;
+    uint32_t n_staying = 0;
+    struct product product;
+    gemmd_client_t *early = start(life, &product);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] = wire_connect(&life->fixture);
+    }
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        enum welcome welcome = greet(life, peers[i]);
+        n[welcome]++;
+        n_regions += welcome == WELCOMED && has_region(life, peers[i]);
+        n_staying += welcome == WELCOMED && i >= N_PEERS - N_STAYING;
+    }
+    expect_service(life, early, &product);
+    print_message("%u welcomed, %u refused, %u hung up on; %u regions\n", n[WELCOMED], n[REFUSED],
+                  n[HUNG_UP], n_regions);
+    assert_true(n[WELCOMED] > 0 && n[REFUSED] + n[HUNG_UP] > 0);
+    close_some(peers, 0, N_PEERS - N_STAYING);
+    expect_room(life, early, 1 + n_staying);
+    close_some(peers, N_PEERS - N_STAYING, N_PEERS);
+    stop(life, early, &product);
+}
+
+/* 200 connections to the control socket, which are no sessions and under no quota: those that there
+ * is no descriptor for are shed, and counted. */
+static void test_crowd_at_the_control_socket(void **state)
+{
+    struct life *life = *state;
+    int peers[N_PEERS];
+    struct product product;
+    gemmd_client_t *early = start(life, &product);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+    uint64_t n_shed = 0;
+    double deadline = fixture_now() + FIXTURE_READY_SECONDS;
+    while (n_shed < N_PEERS - N_FDS_MAX && fixture_now() < deadline) {
+        expect_service(life, early, &product);
+        json_t *document = status_document_ask(&life->fixture, early);
+        n_shed = fd_gauge(document, "shed");
+        json_decref(document);
+    }
+    assert_in_range(n_shed, N_PEERS - N_FDS_MAX, N_PEERS);
+    close_some(peers, 0, N_PEERS - N_STAYING);
+    expect_room(life, early, 1);
+    close_some(peers, N_PEERS - N_STAYING, N_PEERS);
+    stop(life, early, &product);
+}
+
+int main(void)
+{
+#define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(test_crowd_of_sessions),
+        CASE(test_crowd_at_the_control_socket),
+    };
+#undef CASE
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
