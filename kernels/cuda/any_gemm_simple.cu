@@ -4,14 +4,17 @@
  * One thread owns one element of y. A thread block owns 32 columns of one row of y; its 8 warps
  * take the blocks of k (NUMERICS.md: at most 128 elements, never across a group) in turns, each
  * summing its block in fp32 with k ascending; warp 0 then adds the 8 sums in the order of k. So the
- * order of every rounding is the contract's, whatever the shape. Shared memory: 8 x 32 floats, one
- * sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is broadcast. The
- * alternative, a thread that walks all of k, has an eighth of the loads in flight. */
+ * order of every rounding is the contract's, whatever the shape and the layout. Shared memory: 8 x
+ * 32 floats, one sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is
+ * broadcast. The alternative, a thread that walks all of k, has an eighth of the loads in flight.
+ */
 #include "kernels/cuda/any_gemm_simple.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+
+#include "kernels/cuda/strip_read.cuh"
 
 #define COLUMNS 32u
 #define WARPS   8u
@@ -75,9 +78,20 @@ static __device__ void store(void *array, enum dtype dtype, uint64_t i, float va
     }
 }
 
+static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint32_t i_k,
+                                              uint32_t i_n)
+{
+    return strip_slice_at(gemm.strips.records, gemm.strips.n_strips, gemm.strips.n_slices,
+                          gemm.strips.n_slice_groups, gemm.has_zeros != 0, i_n, i_k);
+}
+
 /* The code of column i_n at i_k as a number, before scale and zero point. */
 static __device__ float code_value(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
 {
+    if (gemm.strips.records != NULL) {
+        struct strip_slice slice = slice_at(gemm, i_k, i_n);
+        return (float)strip_code(&slice, i_n, i_k);
+    }
     const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
     uint32_t nibble = row[i_n / 2] >> (i_n % 2 * 4) & 15u;
     switch (gemm.code) {
@@ -128,13 +142,33 @@ static __device__ uint64_t scale_index(const struct any_gemm &gemm, uint32_t gro
     return (uint64_t)group * gemm.scale_columns + i_n / gemm.group_n;
 }
 
-static __device__ float zero_point(const struct any_gemm &gemm, uint32_t group, uint32_t i_n)
+/* Where the scale of a block lies in its array, and its zero point. */
+struct scale_place {
+    const void *scales;
+    const uint8_t *zeros;
+    uint64_t index;
+};
+
+static __device__ struct scale_place scale_place(const struct any_gemm &gemm,
+                                                 const struct block &block, uint32_t i_n)
+{
+    if (gemm.strips.records != NULL) {
+        struct strip_slice slice = slice_at(gemm, block.begin, i_n);
+        return {slice.scales, slice.zeros,
+                strip_scale_index(gemm.strips.n_slice_groups, i_n, block.begin)};
+    }
+    return {gemm.scales, gemm.zeros, scale_index(gemm, block.group, i_n)};
+}
+
+static __device__ float zero_point(const struct any_gemm &gemm, const struct block &block,
+                                   uint32_t i_n)
 {
     if (gemm.code != CODE_U4 && gemm.code != CODE_U8) {
         return 0.0f;
     }
-    if (gemm.zeros != NULL) {
-        return (float)gemm.zeros[scale_index(gemm, group, i_n)];
+    if (gemm.has_zeros) {
+        struct scale_place place = scale_place(gemm, block, i_n);
+        return (float)place.zeros[place.index];
     }
     return gemm.code == CODE_U4 ? 8.0f : 128.0f;
 }
@@ -142,7 +176,7 @@ static __device__ float zero_point(const struct any_gemm &gemm, uint32_t group, 
 static __device__ float block_sum(const struct any_gemm &gemm, const struct block &block,
                                   const void *x, uint32_t i_n)
 {
-    float zero = zero_point(gemm, block.group, i_n);
+    float zero = zero_point(gemm, block, i_n);
     float sum = 0.0f;
     for (uint32_t i_k = block.begin; i_k < block.end; i_k++) {
         uint32_t i_x = gemm.perm != NULL ? gemm.perm[i_k] : i_k;
@@ -159,10 +193,11 @@ static __device__ float add_block(const struct any_gemm &gemm, uint32_t i_block,
     if (block.begin == block.end) {
         return total;
     }
-    if (gemm.scales == NULL) {
+    if (gemm.scale_dtype == DTYPE_NONE) {
         return __fadd_rn(total, sum);
     }
-    float scale = load(gemm.scales, gemm.scale_dtype, scale_index(gemm, block.group, i_n));
+    struct scale_place place = scale_place(gemm, block, i_n);
+    float scale = load(place.scales, gemm.scale_dtype, place.index);
     return __fmaf_rn(sum, scale, total);
 }
 

@@ -129,22 +129,30 @@ static void test_every_command_in_json(void **state)
     expect_json(GEMMCTL("unload", "second", "--json"), "unload");
 }
 
-/* host_isa leaves the portable kernel; every m has the weight's one floor. */
+/* ThreadSanitizer makes memory so slow that its speed cannot be told. */
+#ifdef __SANITIZE_THREAD__
+#define IS_FLOOR_KNOWN false
+#else
+#define IS_FLOOR_KNOWN true
+#endif
+
+/* host_isa leaves the portable kernel; every m has the weight's one floor, and takes that long. */
 static void test_explanation(void **state)
 {
     (void)state;
     const char *kernel;
-    const char *reason;
-    double floors[2];
+    double predicted;
+    json_t *floors[2];
     assert_int_equal(GEMMCTL("explain", "tiny/layer.int4", "--m", "1,64", "--json"), DONE);
     json_t *document = json_output();
-    assert_int_equal(json_unpack(document, "{s:[{s:s, s:F, s:[{s:s}]}, {s:F}]}", "choices",
-                                 "kernel", &kernel, "floor_usec", &floors[0], "declined", "reason",
-                                 &reason, "floor_usec", &floors[1]),
+    assert_int_equal(json_unpack(document, "{s:[{s:s, s:F, s:o}, {s:o}]}", "choices", "kernel",
+                                 &kernel, "predicted_usec", &predicted, "floor_usec", &floors[0],
+                                 "floor_usec", &floors[1]),
                      0);
     assert_memory_equal(kernel, "portable_", 9);
-    assert_true(floors[0] > 0);
-    assert_true(floors[0] == floors[1]);
+    assert_int_equal(json_is_real(floors[0]), IS_FLOOR_KNOWN);
+    assert_true(json_equal(floors[0], floors[1]));
+    assert_true(predicted >= json_real_value(floors[0]));
     json_decref(document);
 }
 

@@ -76,6 +76,8 @@ static void test_submit_does_not_wait(void **state)
     for (uint32_t i = 0; i < IN_FLIGHT_MAX; i++) {
         assert_int_equal(gemmd_wait(client, tickets[i], GEMMD_WAIT_FOREVER, NULL), 0);
     }
+    gemmd_buffer_free(gemm.x);
+    gemmd_buffer_free(gemm.y);
     gemmd_close(client);
 }
 
