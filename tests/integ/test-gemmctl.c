@@ -129,14 +129,31 @@ static void test_every_command_in_json(void **state)
     expect_json(GEMMCTL("unload", "second", "--json"), "unload");
 }
 
-/* ThreadSanitizer makes memory so slow that its speed cannot be told. */
-#ifdef __SANITIZE_THREAD__
-#define IS_FLOOR_KNOWN false
-#else
-#define IS_FLOOR_KNOWN true
-#endif
+/* Rules with and without a word, and where they stop. */
+static void test_load_options(void **state)
+{
+    (void)state;
+    expect_refusal(GEMMCTL("load", "cut", model.path, "--fuse", "--tp-size", "2", "--tp-rank", "2"),
+                   REFUSED, "rank 2 is out of range for a size of 2");
+    expect_refusal(GEMMCTL("load", "--fuse", "x=a,b", "cut", model.path), REFUSED,
+                   "fuse 'x': no module of the checkpoint has those parts");
+    expect_refusal(GEMMCTL("load", "cut", model.path, "--tp-split", "int4"), REFUSED,
+                   "split: 'int4' is not MODULE=n, MODULE=k or MODULE=whole");
+    assert_int_equal(GEMMCTL("load", "--tp-size=2", "--tp-rank=1", "--tp-split", "int4=n",
+                             "--tp-split", "wide=k", "--fuse", "cut", model.path, "--json"),
+                     DONE);
+    assert_int_equal(GEMMCTL("weights", "cut", "--json"), DONE);
+    json_t *document = json_output();
+    json_t *list = json_is_array(document) ? document : json_object_get(document, "weights");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 0), "n")), 48);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 1), "n")), 37);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 2), "k")), 64);
+    json_decref(document);
+    assert_int_equal(GEMMCTL("unload", "cut"), DONE);
+}
 
-/* host_isa leaves the portable kernel; every m has the weight's one floor, and takes that long. */
+/* host_isa leaves the portable kernel; every m has the weight's one floor, and takes that long. The
+ * floor may be unknown, on a machine too busy to tell the speed of its memory, but is never 0. */
 static void test_explanation(void **state)
 {
     (void)state;
@@ -150,7 +167,7 @@ static void test_explanation(void **state)
                                  "floor_usec", &floors[1]),
                      0);
     assert_memory_equal(kernel, "portable_", 9);
-    assert_int_equal(json_is_real(floors[0]), IS_FLOOR_KNOWN);
+    assert_true(json_is_null(floors[0]) || json_real_value(floors[0]) > 0);
     assert_true(json_equal(floors[0], floors[1]));
     assert_true(predicted >= json_real_value(floors[0]));
     json_decref(document);
@@ -291,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_command_in_json),
+        cmocka_unit_test(test_load_options),
         cmocka_unit_test(test_explanation),
         cmocka_unit_test(test_every_command_for_people),
         cmocka_unit_test(test_load_shows_in_models),
