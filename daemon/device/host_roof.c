@@ -18,6 +18,7 @@
 #define ROOF_BYTES_MIN (64ull << 20) /* less may come from a cache */
 #define SLICE_BYTES    (2ull << 20)  /* what a thread takes at a time; a huge page */
 #define ROUND_SLICES   2u            /* of each thread: half a millisecond or so */
+#define TOUCH_SLICES   8u            /* of each thread: enough for others to make up for one */
 #define TOUCH_NSEC     1000000000u   /* it takes a tenth, unless the machine is very busy */
 #define READ_NSEC      100000000u
 #define PREFETCH_BYTES 2048u
@@ -61,7 +62,7 @@ static void touch(struct roof *roof, struct thread_pool *pool, uint32_t n_thread
 {
     uint64_t end_nsec = clock_now_nsec() + TOUCH_NSEC;
     while (roof->n_ready < roof->n_slices && clock_now_nsec() < end_nsec) {
-        uint64_t n = num_min(roof->n_slices - roof->n_ready, n_threads);
+        uint64_t n = num_min(roof->n_slices - roof->n_ready, n_threads * TOUCH_SLICES);
         thread_pool_run(pool, touch_part, roof, (uint32_t)n);
         roof->n_ready += n;
     }

@@ -129,14 +129,8 @@ static void test_every_command_in_json(void **state)
     expect_json(GEMMCTL("unload", "second", "--json"), "unload");
 }
 
-/* ThreadSanitizer makes memory so slow that its speed cannot be told. */
-#ifdef __SANITIZE_THREAD__
-#define IS_FLOOR_KNOWN false
-#else
-#define IS_FLOOR_KNOWN true
-#endif
-
-/* host_isa leaves the portable kernel; every m has the weight's one floor, and takes that long. */
+/* host_isa leaves the portable kernel; every m has the weight's one floor, and takes that long. The
+ * floor may be unknown, on a machine too busy to tell the speed of its memory, but is never 0. */
 static void test_explanation(void **state)
 {
     (void)state;
@@ -150,7 +144,7 @@ static void test_explanation(void **state)
                                  "floor_usec", &floors[1]),
                      0);
     assert_memory_equal(kernel, "portable_", 9);
-    assert_int_equal(json_is_real(floors[0]), IS_FLOOR_KNOWN);
+    assert_true(json_is_null(floors[0]) || json_real_value(floors[0]) > 0);
     assert_true(json_equal(floors[0], floors[1]));
     assert_true(predicted >= json_real_value(floors[0]));
     json_decref(document);

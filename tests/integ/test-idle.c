@@ -12,6 +12,7 @@
 #include "tests/harness/model.h"
 
 #define QUIET_SECONDS      1.0
+#define QUIET_TRIES        5u
 #define SETTLE_SECONDS     10.0
 #define SETTLE_LOOK        0.1
 #define LONG_N             2048u
@@ -100,7 +101,8 @@ static uint64_t settled_cpu_nsec(void)
     }
 }
 
-/* Not little: none. No thread of the daemon has a reason to wake up. */
+/* Not little: none. No thread of the daemon has a reason to wake up. On a busy machine one that was
+ * on its way to sleep may get its CPU late: so one whole second of a few has to be quiet. */
 static void test_idle_daemon(void **state)
 {
     (void)state;
@@ -112,9 +114,14 @@ static void test_idle_daemon(void **state)
         assert_int_equal(gemmd_gemm(ring.client, &ring.gemm), 0);
         assert_int_equal(gemmd_gemm(zeromq.client, &zeromq.gemm), 0);
     }
-    uint64_t before = settled_cpu_nsec();
-    fixture_sleep(QUIET_SECONDS);
-    assert_int_equal(daemon_cpu_nsec() - before, 0);
+    uint64_t before = 0;
+    uint64_t used = UINT64_MAX;
+    for (uint32_t i = 0; i < QUIET_TRIES && used != 0; i++) {
+        before = settled_cpu_nsec();
+        fixture_sleep(QUIET_SECONDS);
+        used = daemon_cpu_nsec() - before;
+    }
+    assert_int_equal(used, 0);
     assert_int_equal(gemmd_gemm(ring.client, &ring.gemm), 0);
     assert_true(daemon_cpu_nsec() > before); /* the clock does count */
     request_finish(&ring);
