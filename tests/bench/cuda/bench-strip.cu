@@ -1,5 +1,6 @@
-/* bench-strip.cu - strip_gemm on the layers the field measures with: time over the floor, alone and
- * in a chain of overlapping launches. Checks every point against float64 before timing it.
+/* bench-strip.cu - strip_gemm and strip_wide on the layers the field measures with: time over the
+ * floor, alone and in a chain of overlapping launches. Checks every point against float64 before
+ * timing it.
  *
  *   bench-strip [check|time] [f16]
  *
