@@ -1,14 +1,20 @@
-/* test-cuda-kernels.c - every CUDA kernel of the registry against the float64 reference, for every
- * weight it takes; and that the bits of a row do not depend on the rows beside it. Needs a GPU. */
+/* test-gpu-strips.c - the strip kernels, and whatever else reads their layout, against the float64
+ * reference; and that the bits of a row depend neither on the rows beside it nor on which of the
+ * kernels it came through. Skipped without a GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmocka_all.h"
 #include "ipc/base/num.h"
-#include "kernel_case.h"
+#include "tests/unit/kernels/kernel_case.h"
 
 #define M_MAX 64u
 
