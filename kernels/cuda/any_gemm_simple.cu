@@ -83,7 +83,8 @@ static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint3
                                               uint32_t i_n)
 {
     return strip_slice_at(gemm.strips.records, gemm.strips.n_strips, gemm.strips.n_slices,
-                          gemm.strips.n_slice_groups, gemm.has_zeros != 0, i_n, i_k);
+                          gemm.strips.code_bits, gemm.strips.n_slice_groups, gemm.has_zeros != 0,
+                          i_n, i_k);
 }
 
 /* The bits of the code of column i_n at i_k: nothing but a load. */
@@ -92,7 +93,7 @@ static __device__ uint32_t code_bits(const struct any_gemm &gemm, uint32_t i_k, 
 {
     if (CODE == STRIP_U4) {
         struct strip_slice slice = slice_at(gemm, i_k, i_n);
-        return strip_code(&slice, i_n, i_k);
+        return strip_code(&slice, gemm.strips.code_bits, i_n, i_k);
     }
     const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
     switch (CODE) {
