@@ -21,11 +21,6 @@ static int check_x(const struct gk_problem *problem, struct reason *why)
                           dtype_name(problem->x_dtype), quantised != DTYPE_NONE ? " and " : "",
                           quantised != DTYPE_NONE ? dtype_name(quantised) : "");
     }
-    if (problem->desc.act == GK_ACT_INT8_TOKEN_ZERO) {
-        return reason_set(why, STATUS_UNSUPPORTED,
-                          "rows with zero points of their own are quantised here: x of type i8; "
-                          "only f32, f16, bf16");
-    }
     return 0;
 }
 
