@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "ipc/base/clock.h"
+
 #include "client/client.h"
 
 uint64_t listen_now_usec(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    return clock_now_nsec() / CLOCK_NSEC_PER_USEC;
 }
 
 void listen_drain(struct gemmd_client *client, struct queue *queue)

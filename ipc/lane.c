@@ -26,16 +26,14 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
 static_assert(sizeof(struct lane_shared) <= LANE_HEADER_BYTES, "the header is one page");
 static_assert(sizeof(_Atomic uint32_t) == 4, "a futex word is 4 bytes");
-
-#define NSEC_PER_SEC 1000000000ull
 
 /* gcc warns that ThreadSanitizer does not model fences. It need not here: the data is ordered by
  * the acquire and release in ring.c, and the fences only order the flags, which are atomics. */
@@ -51,13 +49,6 @@ static void full_fence(void)
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *deadline)
 {
     return syscall(SYS_futex, word, op, value, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
-}
-
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec;
 }
 
 uint64_t lane_bytes(uint32_t n_entries)
@@ -247,15 +238,15 @@ int lane_wait_completion(struct lane *lane, uint32_t spin_usec, uint64_t timeout
     if (has_completion(lane, &tail)) {
         return 0;
     }
-    uint64_t start = now_nsec();
+    uint64_t start = clock_now_nsec();
     if (spin_for_completion(lane, (uint32_t)num_min(spin_usec, timeout_usec))) {
         return 0;
     }
     /* A century is for ever, and its nanoseconds fit. */
     const uint64_t usec_max = 100ull * 365 * 24 * 3600 * 1000000;
     uint64_t end = start + (timeout_usec < usec_max ? timeout_usec : usec_max) * 1000;
-    struct timespec deadline = {.tv_sec = (time_t)(end / NSEC_PER_SEC),
-                                .tv_nsec = (long)(end % NSEC_PER_SEC)};
+    struct timespec deadline = {.tv_sec = (time_t)(end / CLOCK_NSEC_PER_SEC),
+                                .tv_nsec = (long)(end % CLOCK_NSEC_PER_SEC)};
 
     (void)atomic_fetch_add(&lane->shared->n_client_waiters, 1);
     full_fence();

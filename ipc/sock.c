@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <zmq.h>
 
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 #include "ipc/frame.h"
@@ -186,9 +186,7 @@ bool sock_can_receive(const struct sock *sock)
 
 static int64_t now_msec(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)(clock_now_nsec() / CLOCK_NSEC_PER_MSEC);
 }
 
 /* Waits until the socket can do `events`; a signal does not make the time longer. */

@@ -5,25 +5,8 @@
 #include "ipc/spin.h"
 
 #include <sched.h>
-#include <time.h>
 
-#define NSEC_PER_USEC 1000u
-
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
+#include "ipc/base/clock.h"
 
 /* Asked once; threads that race here find the same answer. An unknown number is taken for many. */
 static bool has_one_cpu(void)
@@ -44,7 +27,7 @@ struct spin_wait spin_begin(struct spin *spin, uint32_t limit_usec)
     if (limit_usec == 0 || has_one_cpu()) {
         wait.n_polls = SPIN_LOOK_POLLS; /* the first look comes at once, and ends it */
     } else if (atomic_load_explicit(&spin->n_skips, memory_order_relaxed) == 0) {
-        wait.budget_nsec = (uint64_t)limit_usec * NSEC_PER_USEC;
+        wait.budget_nsec = (uint64_t)limit_usec * CLOCK_NSEC_PER_USEC;
     }
     return wait;
 }
@@ -70,7 +53,7 @@ static bool look(struct spin_wait *wait)
     if (wait->budget_nsec == 0) {
         return false;
     }
-    uint64_t now = now_nsec();
+    uint64_t now = clock_now_nsec();
     if (wait->look_nsec == 0) {
         wait->end_nsec = now + wait->budget_nsec;
     } else if (now >= wait->end_nsec || now - wait->look_nsec >= SPIN_LOST_NSEC) {
@@ -91,7 +74,7 @@ bool spin_again(struct spin_wait *wait)
         }
     }
     wait->n_polls++;
-    cpu_relax();
+    spin_pause();
     return true;
 }
 

@@ -47,3 +47,13 @@ struct spin_wait {
 struct spin_wait spin_begin(struct spin *spin, uint32_t limit_usec);
 bool spin_again(struct spin_wait *wait);
 void spin_hit(const struct spin_wait *wait);
+
+/* spin_pause() - tell the CPU that this is a polling loop. */
+static inline void spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}

@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 
 #define ROOF_BYTES     (256ull << 20)
@@ -28,13 +28,6 @@ struct roof {
     uint64_t n_ready;  /* touched: memory that was never written is one page of zeros in a cache */
     _Atomic uint64_t sum; /* so that the reads are for something */
 };
-
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void touch_part(void *arg, uint32_t i_part, GD_UNUSED uint32_t n_parts)
 {
@@ -63,8 +56,8 @@ static void read_part(void *arg, uint32_t i_part, GD_UNUSED uint32_t n_parts)
 
 static void touch(struct roof *roof, struct thread_pool *pool, uint32_t n_threads)
 {
-    uint64_t end_nsec = now_nsec() + TOUCH_NSEC;
-    while (roof->n_ready < roof->n_slices && now_nsec() < end_nsec) {
+    uint64_t end_nsec = clock_now_nsec() + TOUCH_NSEC;
+    while (roof->n_ready < roof->n_slices && clock_now_nsec() < end_nsec) {
         uint64_t n = num_min(roof->n_slices - roof->n_ready, n_threads);
         thread_pool_run(pool, touch_part, roof, (uint32_t)n);
         roof->n_ready += n;
@@ -75,11 +68,11 @@ static void touch(struct roof *roof, struct thread_pool *pool, uint32_t n_thread
 static double best_gbps(struct roof *roof, struct thread_pool *pool)
 {
     double best = 0;
-    uint64_t begin_nsec = now_nsec();
-    for (uint32_t i = 0; i < PASSES_MAX && now_nsec() - begin_nsec < READ_NSEC; i++) {
-        uint64_t start_nsec = now_nsec();
+    uint64_t begin_nsec = clock_now_nsec();
+    for (uint32_t i = 0; i < PASSES_MAX && clock_now_nsec() - begin_nsec < READ_NSEC; i++) {
+        uint64_t start_nsec = clock_now_nsec();
         thread_pool_run(pool, read_part, roof, (uint32_t)roof->n_ready);
-        double nsec = (double)num_max(now_nsec() - start_nsec, 1);
+        double nsec = (double)num_max(clock_now_nsec() - start_nsec, 1);
         best = fmax(best, (double)(roof->n_ready * SLICE_BYTES) / nsec);
     }
     return best;

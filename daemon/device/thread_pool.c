@@ -35,15 +35,6 @@ struct thread_pool {
     pthread_t helpers[THREAD_POOL_THREADS_MAX];
 };
 
-static void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
-
 static bool has_parts(struct thread_pool *pool)
 {
     return (uint32_t)atomic_load_explicit(&pool->loop, memory_order_acquire) != 0;
@@ -170,7 +161,7 @@ static void wait_for_others(struct thread_pool *pool, uint32_t n_parts)
 {
     for (uint32_t i_poll = 1; atomic_load_explicit(&pool->n_done, memory_order_acquire) != n_parts;
          i_poll++) {
-        cpu_relax();
+        spin_pause();
         if (i_poll % POLLS_PER_YIELD == 0) {
             (void)sched_yield();
         }

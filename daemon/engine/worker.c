@@ -10,7 +10,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ipc/base/error.h"
@@ -23,13 +22,6 @@
 /* Passes that a stopping worker makes to answer what is still in the rings; more than a ring holds,
  * and an end to a client that never stops submitting. */
 #define STOPPING_PASSES 256u
-
-uint64_t worker_now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- the loop ---- */
 

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 
 #include "daemon/engine/hash.h"
@@ -189,7 +190,7 @@ static void submit(struct worker *worker, struct worker_session *session,
                    const struct request_desc *desc)
 {
     if (!list_is_empty(&worker->free_requests)) {
-        intake_accept(worker, session, desc, false, worker_now_nsec());
+        intake_accept(worker, session, desc, false, clock_now_nsec());
         return;
     }
     struct request_result result = {.request_id = desc->request_id, .status = STATUS_BUSY};

@@ -5,6 +5,7 @@
  * worker's requests. So a lane that floods finds its own ring full, and nobody else's. */
 #include "daemon/engine/worker_internal.h"
 
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 
 #define LANE_BURST 32u
@@ -127,7 +128,7 @@ static uint32_t poll_lane(struct worker *worker, struct worker_session *session,
             intake_cancel(worker, session, desc.request_id);
             continue;
         }
-        *now_nsec = *now_nsec != 0 ? *now_nsec : worker_now_nsec();
+        *now_nsec = *now_nsec != 0 ? *now_nsec : clock_now_nsec();
         intake_accept(worker, session, &desc, true, *now_nsec);
     }
     return n_taken;
@@ -158,7 +159,7 @@ bool intake_expire(struct worker *worker)
     if (sched_deadline(worker->sched) == UINT64_MAX) {
         return false;
     }
-    uint64_t now_nsec = worker_now_nsec();
+    uint64_t now_nsec = clock_now_nsec();
     bool has_worked = false;
     for (struct sched_item *item; (item = sched_expired(worker->sched, now_nsec)) != NULL;) {
         request_refuse(worker, request_of_item(item), STATUS_TIMEOUT, status_text(STATUS_TIMEOUT));

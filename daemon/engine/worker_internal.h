@@ -160,9 +160,6 @@ static inline struct worker_request *request_of_item(struct sched_item *item)
     return LIST_OWNER(item, struct worker_request, item);
 }
 
-/* worker_now_nsec() - CLOCK_MONOTONIC. */
-uint64_t worker_now_nsec(void);
-
 /* ---- worker_finish.c ---- */
 
 /* What a request's result says besides the request's own numbers. */

@@ -12,6 +12,7 @@
 
 #include "daemon/server/verbs.h"
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 #include "ipc/codec.h"
@@ -114,7 +115,7 @@ static void send_refusal(struct control *control, struct session *session,
 {
     struct msg_reply reply = {.request_id = request_id, .status = why->status};
     memcpy(reply.text, why->text, sizeof(reply.text));
-    if (log_allows(&control->rate, LINES_A_SECOND, core_now_nsec())) {
+    if (log_allows(&control->rate, LINES_A_SECOND, clock_now_nsec())) {
         log_write(LOG_LEVEL_WARNING, "control", "a message is refused: %s", why->text);
     }
     send_reply(control, session, NULL, route, &reply);
@@ -215,7 +216,7 @@ static void serve(struct control *control, const struct frame_route *route, size
 /* The socket's own failures: nobody's message, so nobody can be answered. */
 static void tell_trouble(struct control *control, int r)
 {
-    if (r != -EAGAIN && log_allows(&control->rate, LINES_A_SECOND, core_now_nsec())) {
+    if (r != -EAGAIN && log_allows(&control->rate, LINES_A_SECOND, clock_now_nsec())) {
         log_write(LOG_LEVEL_ERROR, "control", "receiving a message: %s", strerror(-r));
     }
 }

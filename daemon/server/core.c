@@ -3,22 +3,15 @@
 #include "daemon/server/core.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "daemon/server/accept_guard.h"
 #include "gk/gk.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
 /* Kept free for loads, status and the like when the limit is derived. */
 #define FDS_OF_OUR_OWN 32u
-
-uint64_t core_now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 const char *core_phase_name(enum core_phase phase)
 {
@@ -118,7 +111,8 @@ static int add_devices(struct core *core, struct reason *why)
 
 int core_init(struct core *core, const struct config *config, struct reason *why)
 {
-    *core = (struct core){.config = config, .start_nsec = core_now_nsec(), .mailbox = MAILBOX_NULL};
+    *core =
+        (struct core){.config = config, .start_nsec = clock_now_nsec(), .mailbox = MAILBOX_NULL};
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     r = r != 0 ? r : loader_new(core->store, &core->loader);

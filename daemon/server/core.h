@@ -74,4 +74,3 @@ int core_load(struct core *core, const struct loader_request *request, uint64_t 
 /* core_in_flight() - requests accepted and unfinished, over all workers. */
 uint32_t core_in_flight(const struct core *core);
 const char *core_phase_name(enum core_phase phase);
-uint64_t core_now_nsec(void); /* CLOCK_MONOTONIC */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/server/session_side.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 #include "ipc/side.h"
@@ -31,7 +32,7 @@ static void forget_sources(struct session *session)
 
 static void tell(struct reception *reception, const struct session *session, const char *why)
 {
-    if (why != NULL && log_allows(&reception->rate, LINES_A_SECOND, core_now_nsec())) {
+    if (why != NULL && log_allows(&reception->rate, LINES_A_SECOND, clock_now_nsec())) {
         log_write(LOG_LEVEL_WARNING, "session", "session %ju ('%s', pid %d) is hung up: %s",
                   (uintmax_t)session->id, session->name, (int)session->peer.pid, why);
     }
@@ -140,7 +141,7 @@ static int on_hello_timeout(GD_UNUSED sd_event_source *source, GD_UNUSED uint64_
 static int doom(struct reception *reception, struct session *session, const struct reason *why)
 {
     reception->core->counters.n_sessions_refused++;
-    if (log_allows(&reception->rate, LINES_A_SECOND, core_now_nsec())) {
+    if (log_allows(&reception->rate, LINES_A_SECOND, clock_now_nsec())) {
         log_write(LOG_LEVEL_WARNING, "session", "a session of pid %d, user %u, is refused: %s",
                   (int)session->peer.pid, session->peer.uid, why->text);
     }

@@ -28,6 +28,7 @@
 #include "daemon/server/reception.h"
 #include "daemon/server/reload.h"
 #include "daemon/server/startup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 
@@ -187,7 +188,7 @@ static void poll_startup(struct server *server)
 static void poll_stop(struct server *server)
 {
     bool is_quiet = core_in_flight(&server->core) == 0 && control_is_quiet(&server->control);
-    if (is_quiet || core_now_nsec() >= server->stop_deadline_nsec) {
+    if (is_quiet || clock_now_nsec() >= server->stop_deadline_nsec) {
         server_end(server, EXIT_CODE_DONE);
         return;
     }
@@ -199,7 +200,7 @@ static void begin_stop(struct server *server)
     bool was_starting = server->core.phase == CORE_STARTING;
     (void)sd_notify(0, "STOPPING=1\nSTATUS=finishing what is in flight");
     core_stop(&server->core);
-    server->stop_deadline_nsec = core_now_nsec() + server->config->drain_timeout_msec * 1000000u;
+    server->stop_deadline_nsec = clock_now_nsec() + server->config->drain_timeout_msec * 1000000u;
     if (was_starting) {
         server_end(server, EXIT_CODE_DONE);
         return;

@@ -10,6 +10,7 @@
 
 #include "daemon/server/accept_guard.h"
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 #include "ipc/side.h"
 #include "ipc/utf8.h"
@@ -56,7 +57,7 @@ static json_t *rows_histogram(const struct worker_stats *stats)
 static json_t *last_ok(const struct worker_stats *stats)
 {
     return stats->last_ok_nsec == 0 ? json_null()
-                                    : json_real(seconds(core_now_nsec() - stats->last_ok_nsec));
+                                    : json_real(seconds(clock_now_nsec() - stats->last_ok_nsec));
 }
 
 static json_t *worker_object(struct worker *worker)
@@ -238,7 +239,7 @@ char *status_document(const struct core *core, const struct session_table *table
     json_t *document = json_pack(
         "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
         GEMMD_VERSION, "protocol", (int)SIDE_VERSION_MAX, "pid", (int)getpid(), "uptime_seconds",
-        seconds(core_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
+        seconds(clock_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
         "devices", device_array(core), "models", model_array(core), "resident",
         resident_object(core), "jobs", job_array(core), "sessions", session_array(table), "quotas",
         quota_object(core), "fds", fd_object(), "counters", counter_object(&core->counters));

@@ -318,6 +318,10 @@ static int take_folder(struct checkpoint *checkpoint, struct warnings *warnings,
         r = read_optional(fd, "quantize_config.json", &checkpoint->quantize_config,
                           &checkpoint->quantize_config_bytes, why);
     }
+    if (r == 0) {
+        r = read_optional(fd, "hf_quant_config.json", &checkpoint->hf_quant_config,
+                          &checkpoint->hf_quant_config_bytes, why);
+    }
     if (r != 0) {
         return r;
     }
@@ -369,6 +373,7 @@ void checkpoint_finish(struct checkpoint *checkpoint)
     free(checkpoint->tensors);
     free(checkpoint->config);
     free(checkpoint->quantize_config);
+    free(checkpoint->hf_quant_config);
     if (checkpoint->folder_fd >= 0) {
         (void)close(checkpoint->folder_fd);
     }

@@ -7,7 +7,7 @@
  *   3. the only *.safetensors file; several of them without an index are refused, for which of two
  *      tensors of one name counts would be a guess.
  * Files of that kind that are not taken, and tensors that an index does not name, are warned about.
- * config.json and quantize_config.json are optional.
+ * config.json, quantize_config.json and hf_quant_config.json are optional.
  *
  * Threads: one. */
 #pragma once
@@ -35,6 +35,8 @@ struct checkpoint {
     size_t config_bytes;
     char *quantize_config; /* owned; NULL without quantize_config.json */
     size_t quantize_config_bytes;
+    char *hf_quant_config; /* owned; NULL without hf_quant_config.json */
+    size_t hf_quant_config_bytes;
 };
 
 #define CHECKPOINT_NULL ((struct checkpoint){.folder_fd = -1})

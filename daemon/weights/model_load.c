@@ -11,19 +11,32 @@
 #include "daemon/weights/module_read.h"
 #include "ipc/base/error.h"
 
+/* What the settings say, then the layers that are there; rules are marked on the way. */
+static int find_modules(struct model_source *source, struct warnings *warnings, struct reason *why)
+{
+    const struct checkpoint *checkpoint = &source->checkpoint;
+    const struct quant_texts texts = {
+        {checkpoint->config, checkpoint->config_bytes},
+        {checkpoint->quantize_config, checkpoint->quantize_config_bytes},
+        {checkpoint->hf_quant_config, checkpoint->hf_quant_config_bytes},
+    };
+    struct quant_config config;
+    int r = quant_config_parse(&texts, warnings, &config, why);
+    if (r != 0) {
+        return r;
+    }
+    r = modules_find(checkpoint, &config, warnings, &source->modules, why);
+    quant_config_finish(&config);
+    return r;
+}
+
 int model_source_open(const char *path, struct warnings *warnings, struct model_source *ret_source,
                       struct reason *why)
 {
     struct model_source source = MODEL_SOURCE_NULL;
-    struct quant_config config;
     int r = checkpoint_open(path, warnings, &source.checkpoint, why);
     if (r == 0) {
-        r = quant_config_parse(source.checkpoint.config, source.checkpoint.config_bytes,
-                               source.checkpoint.quantize_config,
-                               source.checkpoint.quantize_config_bytes, &config, why);
-    }
-    if (r == 0) {
-        r = modules_find(&source.checkpoint, &config, warnings, &source.modules, why);
+        r = find_modules(&source, warnings, why);
     }
     if (r != 0) {
         model_source_finish(&source);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
@@ -31,112 +30,129 @@ static int read_into(const struct checkpoint_tensor *at, void *bytes, struct pro
     return 0;
 }
 
-/* NULL in *ret_bytes for a tensor that is absent. */
-static int read_new(const struct checkpoint_tensor *at, void **ret_bytes, struct progress *progress,
+/* A module's tensors as they lie in the file, but for the weights of plain modules and biases,
+ * which are read where they belong. NULL where a tensor is absent. */
+struct raw {
+    void *bytes[MODULE_ROLES];
+};
+
+static void raw_finish(struct raw *raw)
+{
+    for (uint32_t i = 0; i < MODULE_ROLES; i++) {
+        free(raw->bytes[i]);
+    }
+}
+
+static int raw_read(const struct module *module, struct progress *progress, struct raw *ret_raw,
                     struct reason *why)
 {
-    if (!at) {
-        return 0;
+    struct raw raw = {{NULL}};
+    for (uint32_t i = 0; i < MODULE_BIAS; i++) {
+        const struct checkpoint_tensor *at = module->tensors[i];
+        if (!at) {
+            continue;
+        }
+        raw.bytes[i] = malloc(at->tensor->size_bytes + 1);
+        int r = raw.bytes[i] ? read_into(at, raw.bytes[i], progress, why) : err_raise(-ENOMEM);
+        if (r != 0) {
+            raw_finish(&raw);
+            return r;
+        }
     }
-    CLEAN_FREE void *bytes = malloc(at->tensor->size_bytes);
-    if (!bytes) {
-        return err_raise(-ENOMEM);
-    }
-    int r = read_into(at, bytes, progress, why);
-    if (r == 0) {
-        *ret_bytes = steal_ptr(&bytes);
+    *ret_raw = raw;
+    return 0;
+}
+
+static int read_gptq(const struct module *module, const struct raw *raw, struct warnings *warnings,
+                     struct gk_canonical *canonical, struct reason *why)
+{
+    const struct gk_gptq source = {raw->bytes[MODULE_WEIGHT], raw->bytes[MODULE_ZEROS],
+                                   raw->bytes[MODULE_SCALES], module->is_v1};
+    uint64_t n_wrapped = 0;
+    int r = gk_gptq_read(&source, canonical, &n_wrapped, why);
+    if (r == 0 && n_wrapped > 0) {
+        warnings_add(warnings,
+                     "tensor '%s': %llu zero points are stored as all ones and taken as 0; some "
+                     "writers damage the ones beside them",
+                     module->tensors[MODULE_ZEROS]->tensor->name, (unsigned long long)n_wrapped);
     }
     return r;
 }
 
-static bool is_all_unset(const int32_t *g_idx, uint32_t k)
+static int read_awq(const struct raw *raw, struct gk_canonical *canonical, struct reason *why)
 {
-    for (uint32_t i = 0; i < k; i++) {
-        if (g_idx[i] != -1) {
-            return false;
-        }
-    }
-    return true;
+    const struct gk_awq source = {raw->bytes[MODULE_WEIGHT], raw->bytes[MODULE_ZEROS],
+                                  raw->bytes[MODULE_SCALES]};
+    return gk_awq_read(&source, canonical, why);
 }
 
-static int check_g_idx(const struct module *module, const int32_t *g_idx, struct warnings *warnings,
-                       struct reason *why)
+static int read_packed(const struct raw *raw, struct gk_canonical *canonical, struct reason *why)
 {
-    const char *name = module->g_idx->tensor->name;
-    const struct gk_desc *desc = &module->desc;
-    uint32_t n_groups = gk_desc_groups(desc);
-    if (is_all_unset(g_idx, desc->k)) {
-        warnings_add(warnings, "tensor '%s' is -1 throughout and taken as k / %u", name,
-                     desc->group_k);
-        return 0;
-    }
-    for (uint32_t i = 0; i < desc->k; i++) {
-        if (g_idx[i] < 0 || (uint32_t)g_idx[i] >= n_groups) {
-            return reason_set(why, STATUS_BAD_CHECKPOINT,
-                              "tensor '%s': entry %u is %d, outside the %u groups", name, i,
-                              g_idx[i], n_groups);
-        }
-    }
-    for (uint32_t i = 0; i < desc->k; i++) {
-        if ((uint32_t)g_idx[i] != i / desc->group_k) {
-            return reason_set(why, STATUS_UNSUPPORTED,
-                              "tensor '%s': entry %u is group %d, not %u: act-order is not served",
-                              name, i, g_idx[i], i / desc->group_k);
-        }
+    const struct gk_ct_packed source = {raw->bytes[MODULE_WEIGHT], raw->bytes[MODULE_SCALES],
+                                        raw->bytes[MODULE_ZEROS], raw->bytes[MODULE_SHAPE]};
+    return gk_ct_packed_read(&source, canonical, why);
+}
+
+static int read_int8(const struct raw *raw, struct gk_canonical *canonical, struct reason *why)
+{
+    const struct gk_int8 source = {raw->bytes[MODULE_WEIGHT], raw->bytes[MODULE_SCALES],
+                                   raw->bytes[MODULE_ZEROS]};
+    return gk_int8_read(&source, canonical, why);
+}
+
+static int read_fp8(const struct raw *raw, struct gk_canonical *canonical, struct reason *why)
+{
+    const struct gk_fp8 source = {raw->bytes[MODULE_WEIGHT], raw->bytes[MODULE_SCALES]};
+    return gk_fp8_read(&source, canonical, why);
+}
+
+static int read_fp4(const struct raw *raw, struct gk_canonical *canonical, struct reason *why)
+{
+    const struct gk_fp4 source = {raw->bytes[MODULE_WEIGHT], raw->bytes[MODULE_SCALES],
+                                  raw->bytes[MODULE_GLOBAL_SCALE]};
+    return gk_fp4_read(&source, canonical, why);
+}
+
+static int decode(const struct module *module, const struct raw *raw, struct warnings *warnings,
+                  struct gk_canonical *canonical, struct reason *why)
+{
+    switch (module->family) {
+    case QUANT_GPTQ:
+        return read_gptq(module, raw, warnings, canonical, why);
+    case QUANT_AWQ:
+        return read_awq(raw, canonical, why);
+    case QUANT_PACKED:
+        return read_packed(raw, canonical, why);
+    case QUANT_INT8:
+        return read_int8(raw, canonical, why);
+    case QUANT_FP8:
+    case QUANT_MXFP8:
+        return read_fp8(raw, canonical, why);
+    case QUANT_NVFP4:
+    case QUANT_MXFP4:
+        return read_fp4(raw, canonical, why);
+    case QUANT_NONE:
+        break;
     }
     return 0;
 }
 
-static int read_g_idx(const struct module *module, struct progress *progress,
-                      struct warnings *warnings, struct reason *why)
+static int read_quantised(const struct module *module, struct progress *progress,
+                          struct warnings *warnings, struct gk_canonical *canonical,
+                          struct reason *why)
 {
-    void *g_idx = NULL;
-    int r = read_new(module->g_idx, &g_idx, progress, why);
-    if (r == 0 && g_idx) {
-        r = check_g_idx(module, g_idx, warnings, why);
-    }
-    free(g_idx);
-    return r;
-}
-
-static int read_gptq(const struct module *module, struct progress *progress,
-                     struct gk_canonical *canonical, struct reason *why)
-{
-    CLEAN_FREE void *qweight = NULL;
-    CLEAN_FREE void *qzeros = NULL;
-    CLEAN_FREE void *scales = NULL;
-    int r = read_new(module->weight, &qweight, progress, why);
-    if (r == 0) {
-        r = read_new(module->qzeros, &qzeros, progress, why);
-    }
-    if (r == 0) {
-        r = read_new(module->scales, &scales, progress, why);
-    }
+    struct raw raw;
+    int r = raw_read(module, progress, &raw, why);
     if (r != 0) {
         return r;
     }
-    const struct gk_gptq source = {qweight, qzeros, scales, module->is_v1};
-    r = gk_gptq_read(&source, canonical, NULL, why);
+    if (module->perm) {
+        memcpy(canonical->perm, module->perm, (size_t)module->desc.k * sizeof(*module->perm));
+    }
+    r = decode(module, &raw, warnings, canonical, why);
+    raw_finish(&raw);
     if (r > 0) {
         reason_prefix(why, "module '%s'", module->name);
-    }
-    return r;
-}
-
-static int read_parts(const struct module *module, struct progress *progress,
-                      struct warnings *warnings, struct gk_canonical *canonical, struct reason *why)
-{
-    int r;
-    if (!gk_code_is_plain(module->desc.code)) {
-        r = read_g_idx(module, progress, warnings, why);
-        if (r == 0) {
-            r = read_gptq(module, progress, canonical, why);
-        }
-    } else {
-        r = read_into(module->weight, canonical->codes, progress, why);
-    }
-    if (r == 0 && module->bias) {
-        r = read_into(module->bias, canonical->bias, progress, why);
     }
     return r;
 }
@@ -149,7 +165,12 @@ int module_read(const struct module *module, struct progress *progress, struct w
     if (r != 0) {
         return r;
     }
-    r = read_parts(module, progress, warnings, &canonical, why);
+    r = module->family == QUANT_NONE
+            ? read_into(module->tensors[MODULE_WEIGHT], canonical.codes, progress, why)
+            : read_quantised(module, progress, warnings, &canonical, why);
+    if (r == 0 && module->tensors[MODULE_BIAS]) {
+        r = read_into(module->tensors[MODULE_BIAS], canonical.bias, progress, why);
+    }
     if (r != 0) {
         gk_canonical_finish(&canonical);
         return r;

@@ -10,11 +10,6 @@
  * beside the canonical arrays while it runs. Counts what it reads; looks for cancellation every few
  * MiB.
  *
- * g_idx (which group a row of k belongs to) may be absent, the plain k / group_size, or all -1
- * (never filled in; warned about). Entries out of range are refused as damage, every other map as
- * UNSUPPORTED, each naming tensor and index. That includes a map of zeros where there are several
- * groups: whether it means "unset" or "group 0 everywhere" cannot be told.
- *
  * The caller gk_canonical_finish()es the result.
  * Return: 0, STATUS_BAD_CHECKPOINT, UNSUPPORTED, CANCELLED, INTERNAL (read error), or -ENOMEM. */
 int module_read(const struct module *module, struct progress *progress, struct warnings *warnings,

@@ -13,19 +13,6 @@
     "\"bits\": 4, \"group_size\": " group                                                          \
     ", \"sym\": true, \"desc_act\": false, \"checkpoint_format\": \"gptq\"}}"
 
-uint64_t test_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state * 0x2545f4914f6cdd1dull >> 16;
-}
-
-double test_random_unit(uint64_t *state)
-{
-    return (double)(test_random(state) % 256) / 128.0 - 1.0;
-}
-
 static void need(int is_done, const char *what)
 {
     if (!is_done) {

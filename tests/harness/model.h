@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "gk/gk.h"
+#include "tests/harness/random.h"
 #include "tests/harness/safetensors_writer.h"
 
 enum test_weight_index {
@@ -32,7 +33,3 @@ void test_model_finish(struct test_model *model); /* memory only; the folder rem
 /* test_gptq_write() - a checkpoint of one GPTQ module "w" (n, k), group 128, at FOLDER/NAME. */
 void test_gptq_write(const struct temp_folder *folder, const char *name, uint32_t n, uint32_t k,
                      uint64_t seed);
-
-/* test_random() - the next number of a reproducible sequence; *state must not be 0. */
-uint64_t test_random(uint64_t *state);
-double test_random_unit(uint64_t *state); /* in [-1, 1), a multiple of 2^-7: exact in every dtype */

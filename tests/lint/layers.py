@@ -13,7 +13,7 @@ FLOORS = {
     "kernels/include": ({"ipc/base"}, set()),
     "kernels/cuda": ({"kernels", "ipc/base", "kernels/include"}, {"cuda", "mma.h"}),
     "daemon/device": ({"ipc", "ipc/base", "kernels/include"}, set()),
-    "daemon/weights": ({"daemon/device", "ipc", "ipc/base", "kernels/include"}, {"jansson.h"}),
+    "daemon/weights": ({"daemon/device", "ipc", "ipc/base", "kernels/include"}, {"jansson.h", "pcre2.h"}),
     "daemon/engine": ({"daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"}, set()),
     "daemon/server": (
         {"daemon/engine", "daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"},
@@ -36,7 +36,7 @@ WIDER = {
     "daemon/device/device_cuda": {"cuda"},
     "client/device_memory_cuda.c": {"cuda"},
 }
-FOREIGN = re.compile(r"^(zmq|jansson|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
+FOREIGN = re.compile(r"^(zmq|jansson|pcre2|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 SEARCHED = ("", "kernels/include", "client/include")
 

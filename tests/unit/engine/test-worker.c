@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ipc/base/clock.h"
 #include "tests/unit/engine/worker_bench.h"
 
 static struct worker_bench wb;
@@ -325,13 +326,6 @@ static void buffers_removed_under_a_long_request(void **state)
 
 /* ---- how quick, how quiet ---- */
 
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int compare_u64(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a;
@@ -353,11 +347,11 @@ static void round_trip(void **state)
         for (uint32_t i = 0; i < N; i++) {
             struct request_desc desc = bench_desc(weight, i, m, &client.x, &client.y);
             struct request_result result;
-            uint64_t start_nsec = now_nsec();
+            uint64_t start_nsec = clock_now_nsec();
             client_submit(&client, &desc);
             while (ring_pop(&client.lane.complete, &result) != RING_OK) {
             }
-            nsec[m][i] = now_nsec() - start_nsec;
+            nsec[m][i] = clock_now_nsec() - start_nsec;
             assert_int_equal(result.request_id, i);
             assert_int_equal(result.status, STATUS_OK);
         }

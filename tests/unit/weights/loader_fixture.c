@@ -112,6 +112,17 @@ int start_fails(enum loader_job_kind kind, const char *name)
     return loader_start(f.loader, &request, &job_id, &f.why);
 }
 
+void expect_warning(const char *model, const char *text)
+{
+    struct store_model *held = store_hold(f.store, model);
+    assert_non_null(held);
+    assert_int_equal(store_held(held)->n_warnings, text != NULL);
+    if (text) {
+        assert_non_null(strstr(store_held(held)->warnings[0], text));
+    }
+    store_release(held);
+}
+
 void expect_job(uint64_t job_id, const char *job_state, int status, const char *text)
 {
     struct msg_reply reply = {.body = MSG_BODY_JOB};

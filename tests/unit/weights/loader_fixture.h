@@ -43,6 +43,9 @@ uint64_t start(enum loader_job_kind kind, const char *name);
 int run(enum loader_job_kind kind, const char *name);
 int start_fails(enum loader_job_kind kind, const char *name);
 
+/* expect_warning() - of a loaded model: its only warning has `text` in it; NULL: it has none. */
+void expect_warning(const char *model, const char *text);
+
 /* expect_job() - state, status and part of the text. expect_refusal() - loading "m" fails so, and
  * leaves nothing. */
 void expect_job(uint64_t job_id, const char *job_state, int status, const char *text);

@@ -1,5 +1,4 @@
-/* What is loaded is what the checkpoint says, product by product. Cases T08, T11, and T10 as far as
- * it applies. */
+/* What is loaded is what the checkpoint says, product by product. Cases T08, T10, T11. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,14 +46,6 @@ static void test_zero_point_contradiction(void **state)
     assert_true(r == STATUS_BAD_CHECKPOINT || r == STATUS_UNSUPPORTED);
     assert_non_null(strstr(f.why.text, "'p'"));
     assert_false(store_has_model(f.store, "m"));
-}
-
-static void test_asymmetric_is_refused(void **state)
-{
-    (void)state;
-    write_config("\"group_size\":128,\"sym\":false,\"checkpoint_format\":\"gptq_v2\"");
-    write_flat(128, 128, 1, 9, ONE, 3);
-    expect_refusal(STATUS_UNSUPPORTED, "sym false");
 }
 
 /* ---- T11: groups -------------------------------------------------------------------------------
@@ -121,7 +112,6 @@ static void write_g_idx(const int32_t *g_idx)
     tensor_file_add_gptq(&file, &layer);
     tensor_file_write(&file, temp_path(&f.folder, "model.safetensors"));
     tensor_file_finish(&file);
-    write_config("\"group_size\":64,\"desc_act\":true");
 }
 
 static void test_g_idx_in_order(void **state)
@@ -129,17 +119,30 @@ static void test_g_idx_in_order(void **state)
     (void)state;
     int32_t in_order[G_IDX_K];
     int32_t unset[G_IDX_K];
+    int32_t zeros[G_IDX_K] = {0};
     for (int32_t i = 0; i < G_IDX_K; i++) {
         in_order[i] = i / G_IDX_GROUP;
         unset[i] = -1;
     }
-    const int32_t *const maps[] = {in_order, unset, NULL};
-    const char *const names[] = {"a", "b", "c"};
-    const char *const weights[] = {"a/p", "b/p", "c/p"};
-    for (uint32_t i = 0; i < ARRAY_LENGTH(maps); i++) {
-        write_g_idx(maps[i]);
-        assert_int_equal(run(LOADER_JOB_LOAD, names[i]), 0);
-        expect_product(weights[i], 64.0f * (1 + 2 + 4 + 8));
+    const struct {
+        const int32_t *g_idx;
+        const char *config;
+        const char *warning;
+    } cases[] = {
+        {in_order, "\"group_size\":64,\"desc_act\":true", NULL},
+        {unset, "\"group_size\":64,\"desc_act\":true", "'p.g_idx' is -1 throughout"},
+        {zeros, "\"group_size\":64,\"desc_act\":false", "'p.g_idx' is 0 throughout"},
+        {NULL, "\"group_size\":64", NULL},
+    };
+    for (uint32_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "m%u", i);
+        write_g_idx(cases[i].g_idx);
+        write_config(cases[i].config);
+        assert_int_equal(run(LOADER_JOB_LOAD, name), 0);
+        expect_warning(name, cases[i].warning);
+        (void)snprintf(name, sizeof(name), "m%u/p", i);
+        expect_product(name, 64.0f * (1 + 2 + 4 + 8));
     }
 }
 
@@ -152,11 +155,12 @@ static void test_g_idx_refusals(void **state)
         int status;
         const char *text;
     } cases[] = {
-        {7, 4, STATUS_BAD_CHECKPOINT, "'p.g_idx': entry 7 is 4, outside the 4 groups"},
-        {8, -7, STATUS_BAD_CHECKPOINT, "'p.g_idx': entry 8 is -7"},
-        {9, INT32_MAX, STATUS_BAD_CHECKPOINT, "'p.g_idx': entry 9 is 2147483647"},
-        {10, 3, STATUS_UNSUPPORTED, "'p.g_idx': entry 10 is group 3, not 0: act-order"},
+        {7, 4, STATUS_BAD_CHECKPOINT, "'p.g_idx': g_idx of element 7 is 4, outside the 4 groups"},
+        {8, -7, STATUS_BAD_CHECKPOINT, "'p.g_idx': g_idx of element 8 is -7"},
+        {9, INT32_MAX, STATUS_BAD_CHECKPOINT, "'p.g_idx': g_idx of element 9 is 2147483647"},
+        {10, 3, STATUS_UNSUPPORTED, "'p.g_idx': g_idx puts 63 elements into group 0, not 64"},
     };
+    write_config("\"group_size\":64,\"desc_act\":true");
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         int32_t g_idx[G_IDX_K];
         for (int32_t j = 0; j < G_IDX_K; j++) {
@@ -167,7 +171,9 @@ static void test_g_idx_refusals(void **state)
         expect_refusal(cases[i].status, cases[i].text);
     }
     write_g_idx((int32_t[G_IDX_K]){0});
-    expect_refusal(STATUS_UNSUPPORTED, "entry 64 is group 0, not 1");
+    expect_refusal(STATUS_UNSUPPORTED, "g_idx puts 256 elements into group 0");
+    write_g_idx(NULL);
+    expect_refusal(STATUS_BAD_CHECKPOINT, "tensor 'p.g_idx' is missing beside 'p.qweight'");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, loader_set_up, loader_tear_down)
@@ -176,9 +182,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_zero_point_conventions), CASE(test_zero_point_contradiction),
-        CASE(test_asymmetric_is_refused),  CASE(test_too_many_scale_rows),
-        CASE(test_ragged_last_group),      CASE(test_one_group_over_k),
-        CASE(test_g_idx_in_order),         CASE(test_g_idx_refusals),
+        CASE(test_too_many_scale_rows),    CASE(test_ragged_last_group),
+        CASE(test_one_group_over_k),       CASE(test_g_idx_in_order),
+        CASE(test_g_idx_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Which tensors make a layer, and which do not go together. Cases T11 (a, f, g), T35, T40 as far as
- * the formats go. */
+/* Which tensors make a layer, and which do not go together. Cases T11 (a, f, g), T35, T38, T39 (a),
+ * T40. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -11,12 +11,14 @@
 
 #include "ipc/base/num.h"
 #include "tests/harness/safetensors_writer.h"
+#include "tests/unit/weights/config_text.h"
 
 #include "daemon/weights/modules.h"
 
 struct fixture {
     struct temp_folder folder;
     struct checkpoint checkpoint;
+    struct quant_config config;
     struct module_list modules;
     struct warnings warnings;
     struct reason why;
@@ -24,13 +26,31 @@ struct fixture {
 
 static struct fixture f;
 
-static const struct quant_config plain = {.is_quantised = false};
-static const struct quant_config g32 = {
-    .is_quantised = true, .bits = 4, .group_size = 32, .is_symmetric = true, .is_v1 = true};
+/* config.json of the cases; NULL: there is none. */
+
+#define GPTQ(rest) "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4," rest "}}"
+#define CT(format, weights, more)                                                                  \
+    "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"" format       \
+    "\",\"config_groups\":{\"g\":{\"targets\":[\"Linear\"],\"weights\":{" weights "}" more "}}}}"
+
+#define FP8(rest)                                                                                  \
+    "{\"quantization_config\":{\"quant_method\":\"fp8\",\"activation_scheme\":\"" rest "\"}}"
+#define FP8_STATIC  FP8("static")
+#define FP8_DYNAMIC FP8("dynamic")
+#define MODELOPT(algorithm)                                                                        \
+    "{\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"" algorithm "\"}}"
+#define LEFT_ALONE GPTQ("\"group_size\":32,\"dynamic\":{\"-:p\":{}}")
+#define NAMED                                                                                      \
+    "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":"                \
+    "\"pack-quantized\",\"config_groups\":{\"g\":{\"targets\":[\"q\"],\"weights\":"                \
+    "{\"num_bits\":4,\"group_size\":32}}}}}"
+
+static const char g32[] = GPTQ("\"group_size\":32");
 
 static void forget(void)
 {
     modules_finish(&f.modules);
+    quant_config_finish(&f.config);
     checkpoint_finish(&f.checkpoint);
     warnings_finish(&f.warnings);
     f.why = REASON_NULL;
@@ -65,8 +85,16 @@ static void append_entry(char *json, size_t json_bytes, uint64_t *offset, const 
     *offset = end;
 }
 
+/* The layers of the file that was written. */
+static int find_modules(const char *config)
+{
+    assert_int_equal(checkpoint_open(f.folder.path, &f.warnings, &f.checkpoint, &f.why), 0);
+    assert_int_equal(config_parse_texts(config, NULL, NULL, &f.warnings, &f.config, &f.why), 0);
+    return modules_find(&f.checkpoint, &f.config, &f.warnings, &f.modules, &f.why);
+}
+
 /* The layers of a file of zeros that has the tensors "NAME DTYPE N_ROWS[xN_COLS];"... */
-static int find_in(const char *tensors, const struct quant_config *config)
+static int find_in(const char *tensors, const char *config)
 {
     char json[4096] = "{";
     uint64_t offset = 0;
@@ -89,13 +117,12 @@ static int find_in(const char *tensors, const struct quant_config *config)
     (void)snprintf(json + used, sizeof(json) - used, "}");
     forget();
     write_safetensors(temp_path(&f.folder, "model.safetensors"), json, offset);
-    assert_int_equal(checkpoint_open(f.folder.path, &f.warnings, &f.checkpoint, &f.why), 0);
-    return modules_find(&f.checkpoint, config, &f.warnings, &f.modules, &f.why);
+    return find_modules(config);
 }
 
 struct refusal {
     const char *tensors;
-    const struct quant_config *config;
+    const char *config;
     int status;
     const char *text;
 };
@@ -106,33 +133,86 @@ struct refusal {
 #define BAD     STATUS_BAD_CHECKPOINT
 
 static const struct refusal refusals[] = {
-    {"p.bias F16 8;", &plain, BAD, "no linear layer"},
-    {QWEIGHT QZEROS SCALES, &plain, BAD, "neither config.json nor quantize_config.json says how"},
-    {QWEIGHT QZEROS, &g32, BAD, "'p.scales' is missing"},
-    {QWEIGHT QZEROS "p.scales F16 24x64;", &g32, BAD, "'p.scales' is [24, 64], expected [12, 64]"},
-    {QWEIGHT QZEROS "p.scales F16 13x64;", &g32, BAD, "'p.scales' is [13, 64], expected [12, 64]"},
-    {QWEIGHT QZEROS "p.scales F16 12x32;", &g32, BAD, "expected [12, 64]"},
-    {QWEIGHT QZEROS "p.scales F16 768;", &g32, BAD, "is [768], expected [12, 64]"},
-    {QWEIGHT QZEROS "p.scales F64 12x64;", &g32, STATUS_UNSUPPORTED, "'p.scales' is F64"},
-    {QWEIGHT QZEROS "p.scales I32 12x64;", &g32, STATUS_UNSUPPORTED, "'p.scales' is I32"},
-    {QWEIGHT QZEROS "p.scales F8_E4M3 12x64;", &g32, STATUS_UNSUPPORTED, "'p.scales' is F8_E4M3"},
-    {QWEIGHT SCALES "p.qzeros I32 12x64;", &g32, BAD, "'p.qzeros' is [12, 64], expected [12, 8]"},
-    {QWEIGHT SCALES "p.qzeros F16 12x8;", &g32, STATUS_UNSUPPORTED, "'p.qzeros' is F16"},
-    {"p.qweight F16 48x64;" QZEROS SCALES, &g32, STATUS_UNSUPPORTED, "'p.qweight' is F16"},
-    {"p.qweight I32 3072;" QZEROS SCALES, &g32, BAD, "expected two dimensions"},
-    {"p.qweight I32 48x0;" QZEROS SCALES, &g32, BAD, "a weight without elements"},
-    {QWEIGHT QZEROS SCALES "p.g_idx I32 383;", &g32, BAD, "'p.g_idx' is [383], expected [384]"},
-    {QWEIGHT QZEROS SCALES "p.bias F16 63;", &g32, BAD, "'p.bias' is [63], expected [64]"},
-    {QWEIGHT QZEROS SCALES "p.bias I8 64;", &g32, STATUS_UNSUPPORTED, "'p.bias' is I8"},
-    {QWEIGHT QZEROS SCALES "p.weight F16 64x384;", &g32, BAD, "both 'p.qweight' and 'p.weight'"},
-    {"p.weight F8_E4M3 64x64;", &plain, STATUS_UNSUPPORTED, "'p.weight' is F8_E4M3; known:"},
-    {"p.weight I8 64x64;", &plain, STATUS_UNSUPPORTED, "'p.weight' is I8"},
-    {"p.weight F16 64x0;", &plain, BAD, "a weight without elements"},
-    {"p.weight F16 64x32; p.bias F16 32;", &plain, BAD, "'p.bias' is [32]"},
-    {"p.weight BF16 64x64; p.weight_scale F32 64;", &plain, BAD,
+    {"p.bias F16 8;", NULL, BAD, "no linear layer"},
+    {QWEIGHT QZEROS SCALES, NULL, BAD, "neither config.json nor quantize_config.json says how"},
+    {QWEIGHT QZEROS, g32, BAD, "'p.scales' is missing"},
+    {QWEIGHT QZEROS "p.scales F16 24x64;", g32, BAD, "'p.scales' is [24, 64], expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F16 13x64;", g32, BAD, "'p.scales' is [13, 64], expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F16 12x32;", g32, BAD, "expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F16 768;", g32, BAD, "is [768], expected [12, 64]"},
+    {QWEIGHT QZEROS "p.scales F64 12x64;", g32, STATUS_UNSUPPORTED, "'p.scales' is F64"},
+    {QWEIGHT QZEROS "p.scales I32 12x64;", g32, STATUS_UNSUPPORTED, "'p.scales' is I32"},
+    {QWEIGHT QZEROS "p.scales F8_E4M3 12x64;", g32, STATUS_UNSUPPORTED, "'p.scales' is F8_E4M3"},
+    {QWEIGHT SCALES "p.qzeros I32 12x64;", g32, BAD, "'p.qzeros' is [12, 64], expected [12, 8]"},
+    {QWEIGHT SCALES "p.qzeros F16 12x8;", g32, STATUS_UNSUPPORTED, "'p.qzeros' is F16"},
+    {"p.qweight F16 48x64;" QZEROS SCALES, g32, BAD,
+     "'p.qweight' is F16, but config.json quantization_config (rule 'every module') says GPTQ"},
+    {"p.qweight I32 3072;" QZEROS SCALES, g32, BAD, "expected two dimensions"},
+    {"p.qweight I32 48x0;" QZEROS SCALES, g32, BAD, "a weight without elements"},
+    {QWEIGHT QZEROS SCALES "p.g_idx I32 383;", g32, BAD, "'p.g_idx' is [383], expected [384]"},
+    {QWEIGHT QZEROS SCALES "p.bias F16 63;", g32, BAD, "'p.bias' is [63], expected [64]"},
+    {QWEIGHT QZEROS SCALES "p.bias I8 64;", g32, STATUS_UNSUPPORTED, "'p.bias' is I8"},
+    {QWEIGHT QZEROS SCALES "p.weight F16 64x384;", g32, BAD, "both 'p.qweight' and 'p.weight'"},
+    {"p.weight F8_E4M3 64x64;", NULL, BAD, "'p.weight' (F8_E4M3) is quantised, and neither"},
+    {"p.weight I8 64x64;", NULL, BAD, "'p.weight' (I8) is quantised, and neither"},
+    {"p.weight I16 64x64;", NULL, STATUS_UNSUPPORTED, "'p.weight' is I16; known: F32, F16"},
+    {"p.weight F16 64x0;", NULL, BAD, "a weight without elements"},
+    {"p.weight F16 64x32; p.bias F16 32;", NULL, BAD, "'p.bias' is [32]"},
+    {"p.weight BF16 64x64; p.weight_scale F32 64;", NULL, BAD,
      "'p.weight_scale' belongs to a quantised weight, and 'p.weight' is BF16"},
-    {"p.weight F16 64x64; p.scales F16 1x64;", &g32, BAD, "'p.scales' belongs"},
-    {"p.weight_packed I32 64x8;", &plain, STATUS_UNSUPPORTED, "'p.weight_packed'"},
+    {"p.weight F16 64x64; p.scales F16 1x64;", g32, BAD, "'p.scales' belongs"},
+    {"p.weight_packed I32 64x8;", NULL, BAD, "'p.weight_packed' (I32) is quantised"},
+    /* tensors against settings */
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1;", g32, BAD,
+     "'p.weight' is F8_E4M3, but config.json quantization_config (rule 'every module') says GPTQ"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x1;",
+     CT("int-quantized", "\"num_bits\":8,\"strategy\":\"channel\"", ""), BAD,
+     "(rule 'Linear') says INT8, which is 'weight' of I8"},
+    {QWEIGHT QZEROS SCALES, LEFT_ALONE, BAD,
+     "'p.qweight' (I32) is quantised, but config.json quantization_config (rule 'p') says that it"},
+    {QWEIGHT QZEROS SCALES, NAMED, BAD, "'p.qweight' (I32) is quantised, and no rule of the"},
+    {"q.weight F16 64x64;", NAMED, BAD,
+     "'q.weight' is F16, but config.json quantization_config (rule 'q') says that it is quantised"},
+    {QWEIGHT SCALES, GPTQ("\"group_size\":32,\"sym\":false"), BAD,
+     "'p.qzeros' is missing beside 'p.qweight', which is not symmetric by config.json"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2; p.weight_zero_point I32 8x2;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_zero_point' is there, and 'p.weight_packed' is symmetric by"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32,\"symmetric\":false", ""), BAD,
+     "'p.weight_zero_point' is missing beside"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x1;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_scale' is [64, 1], expected [64, 2] (n 64, k 64, a scale for each group of 32 by"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2; p.weight_shape I64 3;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_shape' is [3], expected [2]"},
+    {"p.weight_packed I32 64x8; p.weight_scale F32 64x2; p.weight_shape I64 2;",
+     CT("pack-quantized", "\"num_bits\":4,\"group_size\":32", ""), BAD,
+     "'p.weight_shape' says [0, 0], and 'p.weight_packed' is [64, 8] with 8 values a word"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1;", FP8_STATIC, BAD,
+     "'p.input_scale' is missing beside 'p.weight'"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.input_scale F32 1;", FP8_STATIC, BAD,
+     "'p.input_scale' is 0; it must be positive and finite"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.input_scale F32 2;", FP8_STATIC, BAD,
+     "'p.input_scale' is [2], expected one number"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.input_scale F32 1;", FP8_DYNAMIC, BAD,
+     "'p.input_scale' is there, but config.json quantization_config says that activations are "
+     "dynamic"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.weight_scale_inv F32 1;", FP8_DYNAMIC, BAD,
+     "both 'p.weight_scale_inv' and 'p.weight_scale' are there"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 1; p.weight_zero_point I8 1;", FP8_DYNAMIC, BAD,
+     "'p.weight_zero_point' belongs to a quantised weight of another kind"},
+    {"p.weight F16 64x64; p.input_scale F32 1;", FP8_DYNAMIC, BAD,
+     "'p.input_scale' belongs to a quantised weight, and 'p.weight' is F16"},
+    {"e.embed.weight F16 64x64; e.embed.weight_scale F32 1; p.weight F16 8x8;", NULL, BAD,
+     "'e.embed.weight_scale' belongs to a quantised weight, and 'e.embed.weight' is F16"},
+    {"p.weight U8 64x32; p.weight_scale F8_E4M3 64x4;", MODELOPT("NVFP4"), BAD,
+     "'p.weight_scale_2' is missing beside 'p.weight'"},
+    {"p.weight U8 64x32; p.weight_scale F32 64x4; p.weight_scale_2 F32 1;", MODELOPT("NVFP4"),
+     STATUS_UNSUPPORTED, "'p.weight_scale' is F32; known: F8_E4M3"},
+    {"p.weight F8_E4M3 64x64; p.weight_scale F32 64x2;", MODELOPT("MXFP8"), STATUS_UNSUPPORTED,
+     "'p.weight_scale' is F32; known: F8_E8M0, U8"},
 };
 
 static void test_refusals(void **state)
@@ -150,7 +230,7 @@ static void test_refusals(void **state)
 static void test_gptq_layer(void **state)
 {
     (void)state;
-    assert_int_equal(find_in(QWEIGHT QZEROS SCALES "p.bias BF16 64; p.g_idx I32 384;", &g32), 0);
+    assert_int_equal(find_in(QWEIGHT QZEROS SCALES "p.bias BF16 64; p.g_idx I32 384;", g32), 0);
     assert_int_equal(f.modules.n, 1);
     const struct module *module = &f.modules.items[0];
     assert_string_equal(module->name, "p");
@@ -170,10 +250,9 @@ static void test_gptq_layer(void **state)
 static void test_one_group(void **state)
 {
     (void)state;
-    struct quant_config config = g32;
-    for (int32_t group_size = -1; group_size <= 128; group_size += 129) {
-        config.group_size = group_size;
-        assert_int_equal(find_in("p.qweight I32 8x64; p.scales BF16 1x64;", &config), 0);
+    static const char *const configs[] = {GPTQ("\"group_size\":-1"), GPTQ("\"group_size\":128")};
+    for (size_t i = 0; i < ARRAY_LENGTH(configs); i++) {
+        assert_int_equal(find_in("p.qweight I32 8x64; p.scales BF16 1x64;", configs[i]), 0);
         assert_int_equal(f.modules.items[0].desc.group_k, 64);
         assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
     }
@@ -184,7 +263,7 @@ static void test_plain_layers(void **state)
     (void)state;
     assert_int_equal(find_in("z.dense.weight F32 8x16; z.dense.bias F32 8; a.fc.weight F16 24x8;"
                              "a.norm.weight F16 8; weight F16 8x8; lm_head.weight F16 32x8;",
-                             &plain),
+                             NULL),
                      0);
     assert_int_equal(f.modules.n, 3);
     assert_string_equal(f.modules.items[0].name, "a.fc");
@@ -205,7 +284,7 @@ static void test_look_up_tables(void **state)
         find_in("model.embed_tokens.weight F16 64x8; e.word_embeddings.weight F16 64x8;"
                 "t.wte.weight F16 64x8; t.wpe.weight F16 64x8;"
                 "embed_out.weight F16 64x8; vision_embeddings.proj.weight F16 8x8;",
-                &plain),
+                NULL),
         0);
     assert_int_equal(f.modules.n, 2);
     assert_string_equal(f.modules.items[0].name, "embed_out");
@@ -215,19 +294,58 @@ static void test_look_up_tables(void **state)
 static void test_act_dtype(void **state)
 {
     (void)state;
-    const struct quant_config said = {.act_dtype = DTYPE_BF16};
-    assert_int_equal(find_in("p.weight F16 8x8;", &said), 0);
+    assert_int_equal(find_in("p.weight F16 8x8;", "{\"torch_dtype\":\"bfloat16\"}"), 0);
     assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
-    assert_int_equal(find_in("p.weight F32 8x8;", &plain), 0);
+    assert_int_equal(find_in("p.weight F32 8x8;", NULL), 0);
     assert_int_equal(f.modules.act_dtype, DTYPE_F16);
-    assert_int_equal(find_in("p.weight F32 8x8; q.weight BF16 8x8;", &plain), 0);
+    assert_int_equal(find_in("p.weight F32 8x8; q.weight BF16 8x8;", NULL), 0);
     assert_int_equal(f.modules.act_dtype, DTYPE_BF16);
+}
+
+/* A class is no name: floats are served as they are. */
+static void test_plain_beside_a_class(void **state)
+{
+    (void)state;
+    assert_int_equal(find_in("p.weight F16 8x8; q.weight I8 8x8; q.weight_scale F32 8x1;",
+                             CT("int-quantized", "\"num_bits\":8,\"strategy\":\"channel\"", "")),
+                     0);
+    assert_int_equal(f.modules.n, 2);
+    assert_int_equal(f.modules.items[0].family, QUANT_NONE);
+    assert_int_equal(f.modules.items[1].family, QUANT_INT8);
+    assert_int_equal(f.warnings.n, 1);
+    assert_non_null(strstr(f.warnings.items[0], "'p.weight' is F16 and served so, though"));
+    assert_int_equal(find_in("p.weight F16 8x8;", g32), 0);
+    assert_int_equal(f.warnings.n, 0);
+}
+
+/* T38 through tensors: groups and bits by module, and one that is left alone. */
+static void test_dynamic_rules(void **state)
+{
+    (void)state;
+    static const char config[] =
+        GPTQ("\"group_size\":32,\"dynamic\":{\"+:.*layers\\\\.0\\\\..*\":{\"group_size\":64},"
+             "\"-:.*layers\\\\.1\\\\..*\":{},\".*layers\\\\.2\\\\..*\":{\"bits\":8},\"no\":{}}");
+    assert_int_equal(find_in("l.layers.0.down.qweight I32 16x8; l.layers.0.down.scales F16 2x8;"
+                             "l.layers.1.down.weight F16 8x16;"
+                             "l.layers.2.down.qweight I32 32x8; l.layers.2.down.scales F16 4x8;"
+                             "lm_head.qweight I32 16x8; lm_head.scales F16 4x8;",
+                             config),
+                     0);
+    assert_int_equal(f.modules.n, 4);
+    assert_int_equal(f.modules.items[0].desc.group_k, 64);
+    assert_int_equal(f.modules.items[1].desc.code, GK_CODE_F16);
+    assert_int_equal(f.modules.items[2].desc.code, GK_CODE_U8);
+    assert_int_equal(f.modules.items[2].desc.k, 128);
+    assert_string_equal(f.modules.items[3].name, "lm_head");
+    assert_int_equal(f.modules.items[3].desc.group_k, 32);
+    assert_int_equal(f.warnings.n, 1);
+    assert_non_null(strstr(f.warnings.items[0], "the rule 'no' applies to no module"));
 }
 
 static void test_orphans_are_warned_about(void **state)
 {
     (void)state;
-    assert_int_equal(find_in("p.weight F16 8x8; q.scales F16 8x8; r.g_idx I32 8;", &g32), 0);
+    assert_int_equal(find_in("p.weight F16 8x8; q.scales F16 8x8; r.g_idx I32 8;", g32), 0);
     assert_int_equal(f.warnings.n, 2);
     assert_non_null(strstr(f.warnings.items[0], "'q.scales' is ignored"));
 }
@@ -236,8 +354,7 @@ static int find_in_header(const char *json, uint64_t data_bytes)
 {
     forget();
     write_safetensors(temp_path(&f.folder, "model.safetensors"), json, data_bytes);
-    assert_int_equal(checkpoint_open(f.folder.path, &f.warnings, &f.checkpoint, &f.why), 0);
-    return modules_find(&f.checkpoint, &plain, &f.warnings, &f.modules, &f.why);
+    return find_modules(NULL);
 }
 
 /* An unknown type is no obstacle as long as no layer needs it. */
@@ -280,6 +397,8 @@ int main(void)
         CASE(test_plain_layers),
         CASE(test_look_up_tables),
         CASE(test_act_dtype),
+        CASE(test_plain_beside_a_class),
+        CASE(test_dynamic_rules),
         CASE(test_orphans_are_warned_about),
         CASE(test_unknown_dtype),
         CASE(test_convolution_is_warned_about),
