@@ -30,10 +30,10 @@ static const char
                                          "\"dynamic\": true") ", " INT8_GROUP("int8_tensor",
                                                                               TENSOR
                                                                                   NOT_SYMMETRIC) ","
-                                                                                                 " " INT8_GROUP("int8_token",
-                                                                                                                TOKEN) ", " INT8_GROUP("int8_token_zero",
-                                                                                                                                       TOKEN
-                                                                                                                                           NOT_SYMMETRIC) "}}}";
+                                                                                                 " " INT8_GROUP("int8_token", TOKEN) ", " INT8_GROUP(
+                                                                                                     "int8_token_zero",
+                                                                                                     TOKEN
+                                                                                                         NOT_SYMMETRIC) "}}}";
 
 static const struct {
     const char *module;
