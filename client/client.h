@@ -1,8 +1,8 @@
 /* client.h - what the files of libgemmd share. Not installed; gemmctl includes it for control
  * calls.
  *
- * Floors, lowest first: error; queue, session; exchange, connection; listen; control; submit, wait,
- * buffers, weights.
+ * Floors, lowest first: error; queue, session, device_memory; exchange, connection; listen;
+ * control; submit, wait, buffers, weights.
  *
  * Locks: side_lock (session socket); lanes_lock (opening of queues), under which side_lock or a
  * queue's lock is taken; one lock a queue (its tickets and the lane under it). The lock of the
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "client/device_memory.h"
 #include "client/include/gemmd.h"
 #include "ipc/base/list.h"
 #include "ipc/base/reason.h"
@@ -86,9 +87,13 @@ struct gemmd_client {
 
 struct gemmd_buffer {
     struct gemmd_client *client;
-    struct region region;
+    struct region region;         /* host memory; else REGION_NULL */
+    struct device_memory mapping; /* device memory that this library mapped; else zero */
+    void *data;                   /* where it is for the caller: in one of the two, or its own */
+    enum gemmd_memory memory;
     uint64_t id;
     uint64_t size_bytes;
+    uint64_t offset_bytes; /* of data in what the daemon knows as the buffer */
 };
 
 /* error.c - the calling thread's last sentence; all return the status. client_fail() keeps *why;

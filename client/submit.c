@@ -69,6 +69,13 @@ static int check_gemms(const struct gemmd_client *client, const struct gemmd_gem
     return 0;
 }
 
+/* An offset that is out of range anyway must not wrap into it. */
+static uint64_t offset_of(const struct gemmd_buffer *buffer, uint64_t offset_bytes)
+{
+    uint64_t sum;
+    return buffer && num_add(buffer->offset_bytes, offset_bytes, &sum) ? sum : offset_bytes;
+}
+
 /* Scales between rows of x_scale. */
 static uint64_t scale_stride(const struct gemmd_gemm *gemm)
 {
@@ -85,10 +92,10 @@ static struct request_desc describe(const struct gemmd_gemm *gemm, uint64_t requ
         .request_id = request_id,
         .weight_id = gemm->weight->id,
         .x_buffer_id = gemm->x ? gemm->x->id : 0,
-        .x_offset_bytes = gemm->x_offset_bytes,
+        .x_offset_bytes = offset_of(gemm->x, gemm->x_offset_bytes),
         .x_stride_elems = gemm->x_stride ? gemm->x_stride : gemm->weight->k,
         .y_buffer_id = gemm->y ? gemm->y->id : 0,
-        .y_offset_bytes = gemm->y_offset_bytes,
+        .y_offset_bytes = offset_of(gemm->y, gemm->y_offset_bytes),
         .y_stride_elems = gemm->y_stride ? gemm->y_stride : gemm->weight->n,
         .timeout_usec = gemm->timeout_usec,
         .m = gemm->m,
@@ -98,7 +105,7 @@ static struct request_desc describe(const struct gemmd_gemm *gemm, uint64_t requ
         .x_dtype = (uint8_t)gemm->x_dtype,
         .y_dtype = (uint8_t)gemm->y_dtype,
         .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id : 0,
-        .x_scale_offset_bytes = gemm->x_scale_offset_bytes,
+        .x_scale_offset_bytes = offset_of(gemm->x_scale, gemm->x_scale_offset_bytes),
         .x_scale_stride_elems = scale_stride(gemm),
     };
 }

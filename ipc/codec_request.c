@@ -38,8 +38,10 @@ static void put_load(struct arena *arena, const struct msg_load *load, Gemmd__Wi
     wire->name = codec_put_text(arena, load->name);
     wire->path = codec_put_text(arena, load->path);
     wire->device = codec_put_text(arena, load->device);
-    wire->tp_rank = load->tp_rank;
-    wire->tp_size = load->tp_size;
+    wire->tp_rank = load->shaping.tp_rank;
+    wire->tp_size = load->shaping.tp_size;
+    wire->fuse = codec_put_text(arena, load->shaping.fuse);
+    wire->split = codec_put_text(arena, load->shaping.split);
 }
 
 static void put_submit(const struct request_desc *desc, Gemmd__Wire__Submit *wire)
@@ -181,8 +183,10 @@ static void take_load(struct codec_reader *reader, const Gemmd__Wire__Load *wire
     CODEC_TAKE_TEXT(reader, load->name, wire->name, "load.name");
     CODEC_TAKE_TEXT(reader, load->path, wire->path, "load.path");
     CODEC_TAKE_TEXT(reader, load->device, wire->device, "load.device");
-    load->tp_rank = wire->tp_rank;
-    load->tp_size = wire->tp_size;
+    load->shaping.tp_rank = wire->tp_rank;
+    load->shaping.tp_size = wire->tp_size;
+    CODEC_TAKE_TEXT(reader, load->shaping.fuse, wire->fuse, "load.fuse");
+    CODEC_TAKE_TEXT(reader, load->shaping.split, wire->split, "load.split");
 }
 
 static void take_submit(struct codec_reader *reader, const Gemmd__Wire__Submit *wire,

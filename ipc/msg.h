@@ -13,6 +13,7 @@
 #define MSG_PATH_BYTES    4096
 #define MSG_WORD_BYTES    64
 #define MSG_TEXT_BYTES    4096
+#define MSG_SHAPING_BYTES 1024
 #define MSG_EXPLAIN_M_MAX 32
 #define MSG_WARNINGS_MAX  64
 #define MSG_MODELS_MAX    1024
@@ -48,12 +49,20 @@ enum msg_verb {
 /* msg_verb_name() - "weight_find" for MSG_VERB_WEIGHT_FIND; "?" for what is no verb. Static. */
 const char *msg_verb_name(enum msg_verb verb);
 
+/* How modules of a checkpoint become weights: which rank's slice of them, which are fused, and
+ * along what they are cut. PROTOCOL.md has the two texts' syntax; empty: nothing. */
+struct msg_shaping {
+    uint32_t tp_rank;
+    uint32_t tp_size; /* 0 or 1: whole */
+    char fuse[MSG_SHAPING_BYTES];
+    char split[MSG_SHAPING_BYTES];
+};
+
 struct msg_load {
     char name[MSG_NAME_BYTES];
     char path[MSG_PATH_BYTES];
     char device[MSG_WORD_BYTES];
-    uint32_t tp_rank;
-    uint32_t tp_size;
+    struct msg_shaping shaping;
 };
 
 struct msg_explain {

@@ -1,5 +1,6 @@
 /* shm.h - regions: fd-backed shared memory. On the host device a region is a memfd sealed against
- * shrinking, so that no peer can turn our next access into a SIGBUS. */
+ * shrinking, so that no peer can turn our next access into a SIGBUS. A GPU's regions are made by
+ * its back end (daemon/device), which alone frees them. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +11,9 @@
 
 struct region {
     int fd;     /* owned; -1 when none is held */
-    void *base; /* owned mapping; NULL when not mapped */
+    void *base; /* owned mapping, an address of the device's; NULL when not mapped */
     uint64_t size_bytes;
+    void *mapping; /* the GPU back end's record of it; NULL for a memfd on host */
 };
 
 #define REGION_NULL ((struct region){.fd = -1})

@@ -22,6 +22,7 @@
     X(SIDE_ALLOC_BUFFER, side_alloc_buffer)                                                        \
     X(SIDE_IMPORT_BUFFER, side_alloc_buffer)                                                       \
     X(SIDE_RELEASE_BUFFER, side_release_buffer)                                                    \
+    X(SIDE_IMPORT_IPC, side_import_ipc)                                                            \
     X(SIDE_WELCOME, side_welcome)                                                                  \
     X(SIDE_LANE, side_lane)                                                                        \
     X(SIDE_BUFFER, side_buffer)                                                                    \

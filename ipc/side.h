@@ -26,8 +26,9 @@ enum side_type {
     SIDE_HELLO = 1,          /* -> SIDE_WELCOME */
     SIDE_OPEN_LANE = 2,      /* -> SIDE_LANE with fds: region, doorbell */
     SIDE_ALLOC_BUFFER = 3,   /* -> SIDE_BUFFER with fd: region */
-    SIDE_IMPORT_BUFFER = 4,  /* with fd: sealed memfd -> SIDE_BUFFER */
+    SIDE_IMPORT_BUFFER = 4,  /* with fd: sealed memfd, or VMM allocation -> SIDE_BUFFER */
     SIDE_RELEASE_BUFFER = 5, /* -> SIDE_BUFFER; memory goes when the last request using it has */
+    SIDE_IMPORT_IPC = 6,     /* part of a cudaMalloc() allocation -> SIDE_BUFFER */
     SIDE_WELCOME = 101,
     SIDE_LANE = 102,
     SIDE_BUFFER = 103,
@@ -82,15 +83,40 @@ struct side_alloc_buffer { /* also SIDE_IMPORT_BUFFER */
     uint32_t reserved;
 };
 
+#define SIDE_IPC_HANDLE_BYTES 64u /* of a cudaIpcMemHandle_t */
+
+struct side_import_ipc {
+    struct side_header header;
+    uint64_t size_bytes;
+    uint64_t offset_bytes;  /* in the allocation */
+    uint64_t allocation_id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID: another one each time that the same
+                               address is allocated */
+    uint32_t device_index;
+    uint32_t reserved;
+    uint8_t handle[SIDE_IPC_HANDLE_BYTES];
+};
+
 struct side_release_buffer {
     struct side_header header;
     uint64_t buffer_id;
 };
 
+/* What a buffer's fd is. */
+enum side_memory {
+    SIDE_MEMORY_NONE = 0,  /* the answer has no fd */
+    SIDE_MEMORY_MEMFD = 1, /* to be mapped by mmap() */
+    SIDE_MEMORY_CUDA = 2,  /* the export of a VMM allocation of size_bytes, to be mapped by CUDA */
+};
+
+#define SIDE_UUID_BYTES 16u
+
 struct side_buffer {
     struct side_header header;
     uint64_t buffer_id;
     uint64_t size_bytes; /* usable */
+    uint32_t memory;     /* enum side_memory */
+    uint32_t reserved;
+    uint8_t device_uuid[SIDE_UUID_BYTES]; /* of a GPU; zeros on host */
 };
 
 struct side_refused {
@@ -107,6 +133,7 @@ union side_message {
     struct side_open_lane open_lane;
     struct side_lane lane;
     struct side_alloc_buffer alloc_buffer;
+    struct side_import_ipc import_ipc;
     struct side_release_buffer release_buffer;
     struct side_buffer buffer;
     struct side_refused refused;

@@ -197,27 +197,55 @@ GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model,
 /* Memory that this process and the daemon share. */
 typedef struct gemmd_buffer gemmd_buffer_t;
 
-/* gemmd_buffer_alloc() - zeroed memory of the daemon's, mapped here, charged to this user's quota.
- * size_bytes: > 0. Errors: QUOTA; NO_SPACE; NOT_FOUND (device_index).
+/* Which processor can use gemmd_buffer_data(). A device that computes on the CPU has host memory
+ * only; a GPU has both, its own being faster by far for more than a few rows. */
+enum gemmd_memory {
+    GEMMD_MEMORY_HOST = 1, /* the CPU */
+    GEMMD_MEMORY_CUDA = 2  /* the GPU: a device pointer, good in its primary context */
+};
+
+/* gemmd_buffer_alloc() - zeroed memory of the device, allocated by the daemon, mapped here, charged
+ * to this user's quota. On a GPU it is GEMMD_MEMORY_CUDA, in whole 2 MiB: use one buffer at many
+ * offsets. size_bytes: > 0. Errors: QUOTA; NO_SPACE; NOT_FOUND (device_index); UNSUPPORTED where
+ * this process cannot use the daemon's GPU.
  * Return: GEMMD_OK with *ret_buffer, to be given to gemmd_buffer_free(). Blocks. */
 GEMMD_PUBLIC int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index,
                                     uint64_t size_bytes,
                                     gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
 
+/* gemmd_buffer_alloc_host() - zeroed memory of the CPU's that the device reaches, whatever device
+ * that is: always GEMMD_MEMORY_HOST, and no GPU is needed in this process. As above otherwise. */
+GEMMD_PUBLIC int gemmd_buffer_alloc_host(gemmd_client_t *client, uint32_t device_index,
+                                         uint64_t size_bytes,
+                                         gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
+
 /* gemmd_buffer_import_fd() - share memory of your own: a memfd sealed with F_SEAL_SHRINK (so that
- * the daemon can never be made to fault), at least size_bytes long. The fd stays yours. Errors:
- * INVALID_ARGUMENT naming what is wrong with the fd; QUOTA. As above otherwise. */
+ * the daemon can never be made to fault), at least size_bytes long; on a GPU also the export of a
+ * VMM allocation of exactly size_bytes. The fd stays yours. Errors: INVALID_ARGUMENT naming what is
+ * wrong with the fd; QUOTA. As above otherwise. */
 GEMMD_PUBLIC int gemmd_buffer_import_fd(gemmd_client_t *client, uint32_t device_index, int fd,
                                         uint64_t size_bytes,
                                         gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
 
-/* gemmd_buffer_data() - where it is mapped in this process. gemmd_buffer_bytes() - its usable size.
- */
+/* gemmd_buffer_import_cuda() - share device memory of your own: size_bytes at `pointer`, all in one
+ * allocation of cudaMalloc(), or in one VMM allocation that was made to be exported by POSIX fd.
+ * PyTorch tensors are the former, with expandable_segments the latter as long as they do not cross
+ * a segment. The daemon shares the memory, not the address: free the buffer before the memory. A
+ * buffer whose memory was freed keeps naming what was there, never what is allocated there next.
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED with the mend: memory of a pool (cudaMallocAsync), managed
+ * memory, memory that crosses allocations, another GPU's. As above otherwise. */
+GEMMD_PUBLIC int gemmd_buffer_import_cuda(gemmd_client_t *client, uint32_t device_index,
+                                          void *pointer, uint64_t size_bytes,
+                                          gemmd_buffer_t **ret_buffer) GEMMD_MUST_CHECK;
+
+/* gemmd_buffer_data() - where it is in this process. gemmd_buffer_bytes() - its usable size.
+ * gemmd_buffer_memory() - who can use it there. Threads: any. */
 GEMMD_PUBLIC void *gemmd_buffer_data(const gemmd_buffer_t *buffer);
 GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
+GEMMD_PUBLIC enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer);
 
 /* gemmd_buffer_free() - unmap here; the daemon lets go when the last request using it has ended.
- * NULL is fine. */
+ * Your own GPU work on it must have ended. NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
 /* ---- products ------------------------------------------------------------------------------- */

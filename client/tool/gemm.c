@@ -105,7 +105,7 @@ static int prepare(struct tool *tool, struct gemm_task *task)
         return tool_fail(client_refuse(STATUS_NO_SPACE, "y has %u rows of %u: over 2^64 bytes",
                                        task->input.n_rows, task->weight.n));
     }
-    r = gemmd_buffer_alloc(tool->client, task->weight.device_index, y_bytes, &task->y);
+    r = gemmd_buffer_alloc_host(tool->client, task->weight.device_index, y_bytes, &task->y);
     return r != GEMMD_OK ? tool_fail(r) : 0;
 }
 

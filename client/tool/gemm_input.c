@@ -93,7 +93,7 @@ static int read_x(struct tool *tool, const gemmd_weight_t *weight, const struct 
     input->n_rows = (uint32_t)header.n_rows;
     uint64_t n = header.n_rows * header.n_columns; /* it is in memory, so this fits */
     uint64_t n_bytes = num_max(n, 1) * dtype_bytes((enum dtype)input->dtype);
-    r = gemmd_buffer_alloc(tool->client, weight->device_index, n_bytes, &input->x);
+    r = gemmd_buffer_alloc_host(tool->client, weight->device_index, n_bytes, &input->x);
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }
@@ -122,8 +122,8 @@ static int read_scales(struct tool *tool, const gemmd_weight_t *weight, const ch
             (unsigned long long)n_scales));
     }
     input->n_scales = (uint32_t)n_scales;
-    r = gemmd_buffer_alloc(tool->client, weight->device_index, num_max(n, 1) * sizeof(float),
-                           &input->x_scale);
+    r = gemmd_buffer_alloc_host(tool->client, weight->device_index, num_max(n, 1) * sizeof(float),
+                                &input->x_scale);
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }

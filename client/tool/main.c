@@ -9,7 +9,10 @@
 
 static const struct tool_command commands[] = {
     {"status", "", "version, uptime, devices, models, sessions, rates", command_status},
-    {"load", "NAME PATH [--device D]", "load a checkpoint folder as NAME", command_load},
+    {"load",
+     "NAME PATH [--device D] [--fuse [RULE]]... [--tp-rank R --tp-size S] [--tp-split "
+     "MODULE=AXIS]...",
+     "load a checkpoint folder as NAME", command_load},
     {"unload", "NAME", "stop serving a model", command_unload},
     {"reload", "NAME", "read a model's checkpoint again and swap it in", command_reload},
     {"models", "", "the models that are served", command_models},
@@ -20,6 +23,8 @@ static const struct tool_command commands[] = {
      command_explain},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
+    {"doctor", "", "what is wrong with this machine or could be better, and the mend for each",
+     command_doctor},
     {"drain", "", "take no more work, finish what is there", command_drain},
 };
 

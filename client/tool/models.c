@@ -9,10 +9,9 @@
 #include "client/tool/tool.h"
 
 static const struct option load_options[] = {
-    {"device", required_argument, NULL, 'd'},
-    {"tp-rank", required_argument, NULL, 'r'},
-    {"tp-size", required_argument, NULL, 's'},
-    {0},
+    {"device", required_argument, NULL, 'd'},   {"tp-rank", required_argument, NULL, 'r'},
+    {"tp-size", required_argument, NULL, 's'},  {"fuse", optional_argument, NULL, 'f'},
+    {"tp-split", required_argument, NULL, 'k'}, {0},
 };
 
 static int parse_count(const char *text, const char *what, uint32_t *ret_count)
@@ -27,25 +26,56 @@ static int parse_count(const char *text, const char *what, uint32_t *ret_count)
     return 0;
 }
 
+/* Behind the rules that are there already, with a blank between. */
+static int add_rule(const char *rule, const char *what, char text[MSG_SHAPING_BYTES])
+{
+    size_t used = strlen(text);
+    int length = snprintf(text + used, MSG_SHAPING_BYTES - used, "%s%s", used ? " " : "", rule);
+    if (length < 0 || (size_t)length >= MSG_SHAPING_BYTES - used) {
+        return tool_usage("%s: more than %d bytes of rules", what, MSG_SHAPING_BYTES - 1);
+    }
+    return 0;
+}
+
+/* "--fuse" may stand alone; a word behind it is its rule if it looks like one and like no path. */
+static const char *fuse_rule(int argc, char **argv)
+{
+    if (optarg) {
+        return optarg;
+    }
+    const char *next = optind < argc ? argv[optind] : "";
+    if (strchr(next, '=') && !strchr(next, '/')) {
+        optind++;
+        return next;
+    }
+    return "usual";
+}
+
+static int take_load_option(int key, int argc, char **argv, struct msg_load *load)
+{
+    switch (key) {
+    case 'd':
+        return tool_name(optarg, load->device, sizeof(load->device));
+    case 'r':
+        return parse_count(optarg, "--tp-rank", &load->shaping.tp_rank);
+    case 's':
+        return parse_count(optarg, "--tp-size", &load->shaping.tp_size);
+    case 'f':
+        return add_rule(fuse_rule(argc, argv), "--fuse", load->shaping.fuse);
+    case 'k':
+        return add_rule(optarg, "--tp-split", load->shaping.split);
+    default:
+        return TOOL_USAGE;
+    }
+}
+
 static int parse_load(int argc, char **argv, struct msg_load *load)
 {
     int key;
     int r = 0;
     optind = 0;
     while (r == 0 && (key = getopt_long(argc, argv, "", load_options, NULL)) != -1) {
-        switch (key) {
-        case 'd':
-            r = tool_name(optarg, load->device, sizeof(load->device));
-            break;
-        case 'r':
-            r = parse_count(optarg, "--tp-rank", &load->tp_rank);
-            break;
-        case 's':
-            r = parse_count(optarg, "--tp-size", &load->tp_size);
-            break;
-        default:
-            return TOOL_USAGE;
-        }
+        r = take_load_option(key, argc, argv, load);
     }
     if (r == 0 && argc - optind != 2) {
         return tool_usage("load wants NAME and PATH");

@@ -1,10 +1,12 @@
-/* device.h - the seam between the daemon and the thing that computes. Host now; CUDA is a second
- * file with the same table. A device is used by one worker thread, except where a line says "any
- * thread". */
+/* device.h - the seam between the daemon and the thing that computes: one table of operations, a
+ * back end for the host CPU and one for CUDA GPUs. A device is used by one worker thread, except
+ * where a line says "any thread". */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/device/fault.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
@@ -16,22 +18,57 @@ struct device;
 struct device_launch {
     const struct gk_kernel *kernel;
     struct gk_launch gk; /* workspace is filled in by the device */
-    uint64_t start_nsec; /* set by launch(), CLOCK_MONOTONIC */
+    uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
+                            and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
     int result;          /* set when done: 0, or STATUS_DEVICE_ERROR / STATUS_DEVICE_LOST */
 };
+
+/* Memory of another process, named by a CUDA IPC handle of its allocation. */
+#define DEVICE_IPC_HANDLE_BYTES 64u
+struct device_ipc {
+    uint8_t handle[DEVICE_IPC_HANDLE_BYTES];
+    uint64_t allocation_id; /* the exporter's; differs when an address is allocated anew */
+    uint64_t exporter_pid;
+    uint64_t offset_bytes; /* of the buffer in the allocation */
+    uint64_t size_bytes;
+};
+
+/* Which memory a region is: two regions of one space overlap where their bytes, counted from
+ * `origin`, do. */
+struct device_place {
+    uint64_t space[2];
+    uint64_t origin;
+};
+
+enum device_access { DEVICE_READ, DEVICE_WRITE };
 
 struct device_ops {
     enum gk_device_kind kind;
     void (*close)(struct device *device);
 
-    /* Memory for packed weights and client buffers: fd-backed, CPU-reachable on host. Any thread.
-     * 0, or STATUS_NO_SPACE, or negative errno. */
+    /* Memory for packed weights and client buffers: fd-backed, zeroed, reachable by the device at
+     * region.base. Any thread. 0, STATUS_NO_SPACE, STATUS_DEVICE_ERROR, or negative errno. */
     int (*region_new)(struct device *device, const char *name, uint64_t size_bytes,
                       struct region *ret_region, struct reason *why);
+    /* Memory of a peer. region_import(): by fd, which is taken over: a sealed memfd, on a GPU also
+     * the export of a VMM allocation. region_import_ipc(): CUDA only. Any thread. 0, negative
+     * errno, STATUS_INVALID_ARGUMENT or STATUS_UNSUPPORTED. */
     int (*region_import)(struct device *device, int fd, uint64_t size_bytes,
                          struct region *ret_region, struct reason *why);
-    void (*region_free)(struct device *device, struct region *region);
+    int (*region_import_ipc)(struct device *device, const struct device_ipc *ipc,
+                             struct region *ret_region, struct reason *why);
+    void (*region_free)(struct device *device, struct region *region); /* any thread */
+    /* NULL: the file that region.fd is says which memory it is. Any thread. */
+    void (*region_place)(struct device *device, const struct region *region,
+                         struct device_place *ret_place);
+
+    /* A region's bytes in CPU memory, staged; NULL: region.base is CPU memory. See
+     * device_view_begin(). Any thread; views of one device are taken in turn. */
+    int (*view_begin)(struct device *device, const struct region *region, enum device_access access,
+                      void **ret_bytes, struct reason *why);
+    int (*view_end)(struct device *device, const struct region *region, enum device_access access,
+                    struct reason *why);
 
     /* Make sure that launches needing that much scratch will find it. Any thread, off the submit
      * path. */
@@ -40,36 +77,70 @@ struct device_ops {
     /* Start a launch. The host device runs it to its end before it returns; a GPU returns at once.
      * -EAGAIN when launches_max are in flight. */
     int (*launch)(struct device *device, struct device_launch *launch);
-    /* The next finished launch, in launch order, or NULL. */
+    /* The next finished launch, in launch order, or NULL. Never blocks. */
     struct device_launch *(*poll)(struct device *device);
+    /* Run a launch to its end apart from the worker's; its rows are CPU memory, dense. NULL: as
+     * host kernels are run. See device_run_alone(). Any thread. */
+    int (*run_alone)(struct device *device, const struct gk_kernel *kernel,
+                     struct gk_launch *launch, struct reason *why);
 };
 
 struct device {
     const struct device_ops *ops;
     uint32_t index;
-    char name[64];         /* "host", later "cuda:0" */
-    char description[128]; /* "AMD EPYC, 2 threads" */
+    char name[64]; /* "host", "cuda:0" */
+    char uuid[64]; /* "GPU-..." as the driver prints it; "" on host */
+    uint8_t uuid_bytes[16];
+    char description[192]; /* "AMD EPYC, 2 threads" */
     uint32_t n_threads;
     uint32_t cuda_arch; /* gk_problem.cuda_arch */
     uint32_t launches_max;
-    double read_gbps; /* 1e9 bytes a second that its memory can be read with; 0: not known */
+    uint64_t region_align; /* regions are whole multiples of it */
+    double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
+    struct fault fault;    /* for tests */
 };
 
-/* device_open() - spec: "host" or "auto" (host, as long as no GPU back end is built in). n_threads
- * 0: one per CPU this process may run on. Measures read_gbps, which takes about 0.1 s. 0, negative
- * errno, or STATUS_UNSUPPORTED / NOT_FOUND. */
+/* device_auto_name() - what "auto" stands for: device `i` of the machine's usable GPUs, or "host"
+ * if it has none. false when there is no device i. */
+bool device_auto_name(uint32_t i, char *name, uint32_t size_bytes);
+
+/* device_open() - spec: "host", "cuda:N", a GPU's UUID, or "auto" (the first of
+ * device_auto_name()). n_threads, of the host device, 0: one per CPU this process may run on.
+ * On host measures read_gbps, which takes about 0.1 s. 0, negative errno, or STATUS_UNSUPPORTED /
+ * NOT_FOUND / INVALID_ARGUMENT (GEMMD_FAULT). */
 int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct device **ret_device,
                 struct reason *why) GD_MUST_CHECK;
 struct device *device_close(struct device *device); /* NULL in, NULL out */
 
-/* device_host.c: the host back end. STATUS_INVALID_ARGUMENT: GEMMD_FAULT makes no sense.
- * device_host_measure() - fill in read_gbps. Before the first launch. */
+/* device_is_named() - is that its name or its UUID? */
+bool device_is_named(const struct device *device, const char *name);
+
+/* device_view_begin() - CPU memory with the region's bytes (READ), or to be filled with all of them
+ * (WRITE): the region itself where the CPU reaches it. Every one that succeeds is followed by
+ * device_view_end() on the same thread, which puts what was written into the region. Any thread. */
+int device_view_begin(struct device *device, const struct region *region, enum device_access access,
+                      void **ret_bytes, struct reason *why) GD_MUST_CHECK;
+int device_view_end(struct device *device, const struct region *region, enum device_access access,
+                    struct reason *why) GD_MUST_CHECK;
+
+/* device_run_alone() - see device_ops.run_alone; launch->workspace is filled in. 0, negative errno,
+ * or a status. */
+int device_run_alone(struct device *device, const struct gk_kernel *kernel,
+                     struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
+
+/* device_place_of() - which memory a region is. 0 or negative errno. Any thread. */
+int device_place_of(struct device *device, const struct region *region,
+                    struct device_place *ret_place) GD_MUST_CHECK;
+
+/* device_host.c: the host back end. device_host_measure() - fill in read_gbps. Before the first
+ * launch. */
 int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_device,
                      struct reason *why) GD_MUST_CHECK;
 void device_host_measure(struct device *device);
 
-/* device_host_inject() - for tests: the n-th launch from now on (1: the next) is not run and ends
- * with that status, STATUS_DEVICE_ERROR or STATUS_DEVICE_LOST; the latter stays, as it does with a
- * real device. GEMMD_FAULT=error:N or lost:N in the environment does the same from the start of the
- * daemon. Any thread. 0 or -EINVAL. */
-int device_host_inject(struct device *device, int status, uint32_t n_launches) GD_MUST_CHECK;
+/* device_cuda.c, or device_cuda_none.c in a build without CUDA. device_cuda_name() - of the i-th
+ * usable GPU; false when there are fewer, or no driver. device_cuda_open() - by "cuda:N" or UUID.
+ */
+bool device_cuda_name(uint32_t i, char *name, uint32_t size_bytes);
+int device_cuda_open(const char *spec, uint32_t index, struct device **ret_device,
+                     struct reason *why) GD_MUST_CHECK;

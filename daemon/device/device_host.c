@@ -47,8 +47,6 @@ struct device_host {
     uint64_t reserved_bytes; /* guarded by reserve_mutex */
 
     bool is_lost;
-    _Atomic int fault_status; /* injected; 0: none */
-    _Atomic uint32_t fault_launches;
 };
 
 static struct device_host *host_of(struct device *device)
@@ -82,6 +80,14 @@ static int host_region_import(struct device *device, int fd, uint64_t size_bytes
 {
     (void)device;
     return region_import(ret_region, fd, size_bytes, why);
+}
+
+static int host_region_import_ipc(struct device *device, const struct device_ipc *ipc,
+                                  struct region *ret_region, struct reason *why)
+{
+    (void)ipc;
+    (void)ret_region;
+    return reason_set(why, STATUS_UNSUPPORTED, "device %s cannot reach CUDA memory", device->name);
 }
 
 static void host_region_free(struct device *device, struct region *region)
@@ -168,26 +174,12 @@ static uint32_t parts_of_prepare(const struct device_host *host, const struct de
     return (uint32_t)num_max(n_parts, 1);
 }
 
-/* What an injected fault makes of this launch; 0: nothing. */
-static int host_fault(struct device_host *host)
-{
-    int status = atomic_load_explicit(&host->fault_status, memory_order_relaxed);
-    if (status == 0 || atomic_fetch_sub(&host->fault_launches, 1) > 1) {
-        return 0;
-    }
-    atomic_store(&host->fault_status, 0);
-    host->is_lost = status == STATUS_DEVICE_LOST;
-    return status;
-}
-
 static int host_compute(struct device_host *host, struct device_launch *launch)
 {
-    int fault = host_fault(host);
-    if (fault != 0) {
-        return fault;
-    }
-    if (host->is_lost) {
-        return STATUS_DEVICE_LOST;
+    int fault = fault_next(&host->base.fault);
+    host->is_lost |= fault == STATUS_DEVICE_LOST;
+    if (fault != 0 || host->is_lost) {
+        return host->is_lost ? STATUS_DEVICE_LOST : fault;
     }
     uint64_t workspace_bytes = launch->kernel->workspace_bytes(&launch->gk.problem);
     launch->gk.workspace = workspace_bytes == 0 ? NULL : host_scratch(host, workspace_bytes);
@@ -234,6 +226,7 @@ static const struct device_ops host_ops = {
     .close = host_close,
     .region_new = host_region_new,
     .region_import = host_region_import,
+    .region_import_ipc = host_region_import_ipc,
     .region_free = host_region_free,
     .reserve = host_reserve,
     .launch = host_launch,
@@ -268,38 +261,6 @@ static void cpu_model(char *text, size_t size_bytes)
     (void)fclose(file);
 }
 
-int device_host_inject(struct device *device, int status, uint32_t n_launches)
-{
-    if ((status != STATUS_DEVICE_LOST && status != STATUS_DEVICE_ERROR) || n_launches == 0) {
-        return err_raise(-EINVAL);
-    }
-    struct device_host *host = host_of(device);
-    atomic_store(&host->fault_launches, n_launches);
-    atomic_store(&host->fault_status, status);
-    return 0;
-}
-
-/* GEMMD_FAULT=lost:N or error:N, for tests of the whole daemon. */
-static int inject_from_environment(struct device *device, struct reason *why)
-{
-    const char *text = getenv("GEMMD_FAULT");
-    if (text == NULL || *text == '\0') {
-        return 0;
-    }
-    char kind[8];
-    char rest;
-    unsigned n_launches;
-    int n_read = sscanf(text, "%7[a-z]:%9u%c", kind, &n_launches, &rest);
-    bool is_lost = n_read == 2 && strcmp(kind, "lost") == 0;
-    bool is_error = n_read == 2 && strcmp(kind, "error") == 0;
-    if ((!is_lost && !is_error) || n_launches == 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "GEMMD_FAULT is '%s'; it must be lost:N or error:N with N >= 1", text);
-    }
-    return device_host_inject(device, is_lost ? STATUS_DEVICE_LOST : STATUS_DEVICE_ERROR,
-                              n_launches);
-}
-
 int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_device,
                      struct reason *why)
 {
@@ -312,6 +273,7 @@ int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_dev
         return err_raise(-ENOMEM);
     }
     host->base = (struct device){.ops = &host_ops, .index = index, .launches_max = 1};
+    host->base.region_align = (uint64_t)sysconf(_SC_PAGESIZE);
     host->base.n_threads = n_threads == 0 ? usable_cpus() : n_threads;
     (void)pthread_mutex_init(&host->reserve_mutex, NULL);
     (void)snprintf(host->base.name, sizeof(host->base.name), "host");
@@ -321,7 +283,7 @@ int device_host_open(uint32_t index, uint32_t n_threads, struct device **ret_dev
                    host->base.n_threads, host->base.n_threads == 1 ? "" : "s");
     int r = thread_pool_new(host->base.n_threads, &host->pool);
     if (r == 0) {
-        r = inject_from_environment(&host->base, why);
+        r = fault_from_environment(&host->base.fault, why);
     }
     if (r != 0) {
         host_close(&host->base);

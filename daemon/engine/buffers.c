@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "ipc/base/error.h"
 #include "ipc/base/list.h"
@@ -19,8 +18,7 @@ struct buffer {
     struct device *device;
     struct region region;
     struct quota_charge charge;
-    dev_t file_device; /* which memory it is, whatever the mapping's address */
-    ino_t file_inode;
+    struct device_place place; /* which memory it is, whatever the mapping's address */
 };
 
 struct buffers {
@@ -90,9 +88,10 @@ static bool insert(struct buffers *buffers, struct buffer *buffer)
 int buffers_add(struct buffers *buffers, struct device *device, struct region *region,
                 struct quota_charge *charge, uint64_t *ret_id, struct reason *why)
 {
-    struct stat file;
-    if (fstat(region->fd, &file) != 0) {
-        return err_raise(-errno);
+    struct device_place place;
+    int r = device_place_of(device, region, &place);
+    if (r != 0) {
+        return r;
     }
     struct buffer *buffer = calloc(1, sizeof(*buffer));
     if (buffer == NULL) {
@@ -102,8 +101,7 @@ int buffers_add(struct buffers *buffers, struct device *device, struct region *r
     buffer->device = device;
     buffer->region = *region;
     buffer->charge = *charge;
-    buffer->file_device = file.st_dev;
-    buffer->file_inode = file.st_ino;
+    buffer->place = place;
     if (!insert(buffers, buffer)) {
         free(buffer);
         return reason_set(why, STATUS_QUOTA, "the session has %u buffers, which is its limit",
@@ -159,7 +157,12 @@ struct buffer *buffer_unref(struct buffer *buffer)
 
 bool buffers_share_memory(const struct buffer *a, const struct buffer *b)
 {
-    return a->file_device == b->file_device && a->file_inode == b->file_inode;
+    return a->place.space[0] == b->place.space[0] && a->place.space[1] == b->place.space[1];
+}
+
+uint64_t buffer_origin(const struct buffer *buffer)
+{
+    return buffer->place.origin;
 }
 
 uint32_t buffers_count(struct buffers *buffers)

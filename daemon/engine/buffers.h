@@ -36,9 +36,10 @@ struct buffer *buffers_acquire(struct buffers *buffers, uint64_t id, void **ret_
                                uint64_t *ret_bytes);
 struct buffer *buffer_unref(struct buffer *buffer);
 
-/* buffers_share_memory() - do both map one file, be it under two ids? Then byte i of one is byte i
- * of the other. */
+/* buffers_share_memory() - may both have bytes in common, be it under two ids? buffer_origin() -
+ * then byte i of one is byte j of the other where i and j plus their origins are equal. */
 bool buffers_share_memory(const struct buffer *a, const struct buffer *b);
+uint64_t buffer_origin(const struct buffer *buffer);
 
 /* Of those in the table now: how many, and their sizes together. */
 uint32_t buffers_count(struct buffers *buffers);

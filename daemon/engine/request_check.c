@@ -164,8 +164,13 @@ static int check_range(struct matrix *matrix, struct buffers *buffers, struct re
  * matrix that is not there has no buffer. */
 static int check_disjoint(const struct matrix *x, const struct matrix *y, struct reason *why)
 {
-    if (x->buffer == NULL || !buffers_share_memory(x->buffer, y->buffer) ||
-        x->end_bytes <= y->offset_bytes || y->end_bytes <= x->offset_bytes) {
+    if (x->buffer == NULL || !buffers_share_memory(x->buffer, y->buffer)) {
+        return 0;
+    }
+    uint64_t x_origin = buffer_origin(x->buffer);
+    uint64_t y_origin = buffer_origin(y->buffer);
+    if (x_origin + x->end_bytes <= y_origin + y->offset_bytes ||
+        y_origin + y->end_bytes <= x_origin + x->offset_bytes) {
         return 0;
     }
     return reason_set(why, STATUS_INVALID_ARGUMENT,

@@ -18,6 +18,8 @@
 
 #include "ipc/base/error.h"
 
+#include "daemon/server/message_guard.h"
+
 #define LIMIT_MAX 1048576u /* "unlimited" would make every close-all loop of a child endless */
 
 static struct {
@@ -76,6 +78,9 @@ static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, 
         atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
         errno = ECONNABORTED;
         return -1;
+    }
+    if (connection >= 0) {
+        message_guard_accepted(connection);
     }
     return connection;
 }

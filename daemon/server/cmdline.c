@@ -18,7 +18,8 @@ enum {
     KEY_SOCKET_DIR = 's',
     KEY_DEVICE = 'd',
     KEY_MODEL = 'm',
-    KEY_CHECK = 0x100
+    KEY_CHECK = 0x100,
+    KEY_MODEL_OPTIONS
 };
 
 static const struct argp_option argp_rows[] = {
@@ -28,6 +29,8 @@ static const struct argp_option argp_rows[] = {
     {"device", KEY_DEVICE, "auto|host|cuda:N|GPU-UUID", 0, "A device to own; may be repeated", 0},
     {"model", KEY_MODEL, "NAME=PATH", 0, "Load a checkpoint before being ready; may be repeated",
      0},
+    {"model-options", KEY_MODEL_OPTIONS, "NAME: KEY=VALUE ...", 0,
+     "Fuse or cut that model's weights (see gemmd.conf(5)); may be repeated", 0},
     {"check-config", KEY_CHECK, NULL, 0, "Check command line and file, and exit", 0},
     {0},
 };
@@ -58,6 +61,9 @@ static error_t parse_key(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_MODEL:
         cmdline_add(state, "models", arg);
+        return 0;
+    case KEY_MODEL_OPTIONS:
+        cmdline_add(state, "model_options", arg);
         return 0;
     case KEY_CHECK:
         cmdline->is_check_only = true;

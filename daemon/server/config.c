@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/server/model_options.h"
 #include "gk/gk.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
@@ -35,9 +36,13 @@ static const struct config_option options[] = {
     ROW(MODE, socket_mode, "0600", 0600, 0660, "",
         "Permission bits of the sockets: 0600 for this user only, 0660 for its group as well."),
     ROW(LIST, devices, "", 0, CONFIG_DEVICES_MAX, "",
-        "A device to own: auto or host; none given means auto."),
+        "A device to own: auto (every usable GPU, else host), host, cuda:N or a GPU's UUID; none "
+        "given means auto."),
     ROW(LIST, models, "", 0, CONFIG_MODELS_MAX, "",
         "NAME=PATH of a checkpoint to load before the daemon is ready."),
+    ROW(LIST, model_options, "", 0, CONFIG_MODELS_MAX, "",
+        "NAME: KEY=VALUE ... for one of the models: fuse=RULE, tp_rank=R, tp_size=S, split=RULE, "
+        "as in gemmctl load."),
     RELOADABLE_ROW(LIST, admin_uids, "", 0, CONFIG_ADMINS_MAX, "",
                    "A user id that may load, unload and drain, beside root and the daemon's own."),
     ROW(COUNT, threads, "0", 0, 1024, "threads",
@@ -295,6 +300,7 @@ void config_finish(struct config *config)
 {
     list_finish(&config->devices);
     list_finish(&config->models);
+    list_finish(&config->model_options);
     list_finish(&config->admin_uids);
 }
 
@@ -317,6 +323,37 @@ int config_split_model(const char *item, char *ret_name, size_t name_bytes, cons
     ret_name[n_bytes] = '\0';
     *ret_path = equals + 1;
     return msg_name_check(ret_name, "the model's name", why);
+}
+
+static bool has_model(const struct config *config, const char *name)
+{
+    size_t n_bytes = strlen(name);
+    for (uint32_t i = 0; i < config->models.n; i++) {
+        const char *item = config->models.items[i];
+        if (strncmp(item, name, n_bytes) == 0 && item[n_bytes] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_model_options(const struct config *config, struct reason *why)
+{
+    const struct config_list *list = &config->model_options;
+    for (uint32_t i = 0; i < list->n; i++) {
+        char name[MSG_NAME_BYTES];
+        struct msg_shaping shaping;
+        int r = model_options_parse(list->items[i], name, &shaping, why);
+        r = r != 0 ? r : model_options_find(list->items, list->n, name, &shaping, why);
+        if (r != 0) {
+            return r;
+        }
+        if (!has_model(config, name)) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT, "model_options: models has no '%.100s'",
+                              name);
+        }
+    }
+    return 0;
 }
 
 static int check_lists(const struct config *config, struct reason *why)
@@ -360,7 +397,8 @@ int config_check(const struct config *config, struct reason *why)
         reason_prefix(why, "host_isa");
         return r;
     }
-    return check_lists(config, why);
+    r = check_model_options(config, why);
+    return r != 0 ? r : check_lists(config, why);
 }
 
 void config_default_socket_dir(char *text, size_t size_bytes)

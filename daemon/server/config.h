@@ -35,6 +35,7 @@ struct config {
     char host_isa[CONFIG_WORD_BYTES]; /* "": no limit */
     struct config_list devices;       /* empty: auto */
     struct config_list models;        /* NAME=PATH */
+    struct config_list model_options; /* NAME: KEY=VALUE ...; see model_options.h */
     struct config_list admin_uids;
     uint64_t socket_mode;
     uint64_t threads;

@@ -68,11 +68,22 @@ static struct quota_limits limits_of(const struct config *config, uint64_t deriv
 static int add_device(struct core *core, const char *spec, struct reason *why)
 {
     uint32_t index = core->n_devices;
+    if (index == CONFIG_DEVICES_MAX) {
+        return reason_set(why, STATUS_UNSUPPORTED, "a daemon owns at most %u devices",
+                          CONFIG_DEVICES_MAX);
+    }
     int r = device_open(spec, index, (uint32_t)core->config->threads, &core->devices[index], why);
     if (r != 0) {
         return r;
     }
     core->n_devices++;
+    for (uint32_t i = 0; i < index; i++) {
+        const char *uuid = core->devices[index]->uuid;
+        if (uuid[0] != '\0' && strcmp(core->devices[i]->uuid, uuid) == 0) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT, "device %s is named twice, as %s too",
+                              core->devices[i]->name, spec);
+        }
+    }
     const struct worker_limits limits = {
         .requests_max = (uint32_t)core->config->requests_max,
         .session_requests_max = (uint32_t)core->config->session_requests_max,
@@ -94,14 +105,28 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
     return r;
 }
 
+/* Every usable GPU, else the host. */
+static int add_auto(struct core *core, struct reason *why)
+{
+    char name[64];
+    for (uint32_t i = 0; device_auto_name(i, name, sizeof(name)); i++) {
+        int r = add_device(core, name, why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    return 0;
+}
+
 static int add_devices(struct core *core, struct reason *why)
 {
     const struct config_list *specs = &core->config->devices;
     if (specs->n == 0) {
-        return add_device(core, "auto", why);
+        return add_auto(core, why);
     }
     for (uint32_t i = 0; i < specs->n; i++) {
-        int r = add_device(core, specs->items[i], why);
+        bool is_auto = strcmp(specs->items[i], "auto") == 0;
+        int r = is_auto ? add_auto(core, why) : add_device(core, specs->items[i], why);
         if (r != 0) {
             return r;
         }
@@ -178,7 +203,7 @@ void core_finish(struct core *core)
 struct device *core_device(const struct core *core, const char *name, struct reason *why)
 {
     for (uint32_t i = 0; i < core->n_devices; i++) {
-        if (name[0] == '\0' || strcmp(core->devices[i]->name, name) == 0) {
+        if (name[0] == '\0' || device_is_named(core->devices[i], name)) {
             return core->devices[i];
         }
     }

@@ -24,6 +24,7 @@
 #include "daemon/server/core.h"
 #include "daemon/server/lockfile.h"
 #include "daemon/server/log_sink.h"
+#include "daemon/server/message_guard.h"
 #include "daemon/server/probe.h"
 #include "daemon/server/reception.h"
 #include "daemon/server/reload.h"
@@ -368,6 +369,7 @@ static int set_up(struct server *server, struct reason *why)
     r = r != 0 ? r
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
+    r = r != 0 ? r : message_guard_init(server->lockfile.control_path, accept_guard_limit());
     r = r != 0 ? r : sd_event_new(&server->event);
     r = r != 0 ? r : core_init(&server->core, server->config, why);
     if (r != 0) {
@@ -406,6 +408,7 @@ static void tear_down(struct server *server)
     (void)sd_event_source_unref(server->tick_source);
     (void)sd_event_unref(server->event);
     lockfile_finish(&server->lockfile);
+    message_guard_finish();
     accept_guard_finish();
 }
 

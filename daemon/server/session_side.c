@@ -3,6 +3,7 @@
  * errno when the machine failed it, and one function turns those into a packet. */
 #include "daemon/server/session_side.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,9 @@
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 #include "ipc/lane.h"
+
+static_assert(SIDE_IPC_HANDLE_BYTES == DEVICE_IPC_HANDLE_BYTES, "one kind of handle");
+static_assert(SIDE_UUID_BYTES == sizeof(((struct device *)0)->uuid_bytes), "one kind of UUID");
 
 /* What a handler works on and what it fills. */
 struct ask {
@@ -179,8 +183,9 @@ static int on_open_lane(struct ask *ask, struct reason *why)
 /* ---- buffers -----------------------------------------------------------------------------------
  */
 
-static int take_buffer_quota(const struct ask *ask, uint64_t size_bytes,
-                             struct quota_charge *ret_charge, struct reason *why)
+static int take_buffer_quota(const struct ask *ask, const struct device *device,
+                             uint64_t size_bytes, struct quota_charge *ret_charge,
+                             struct reason *why)
 {
     uint64_t limit = ask->core->config->buffer_bytes_max;
     if (size_bytes == 0) {
@@ -190,8 +195,10 @@ static int take_buffer_quota(const struct ask *ask, uint64_t size_bytes,
         return reason_set(why, STATUS_QUOTA, "a buffer of %ju bytes is over the limit of %ju",
                           (uintmax_t)size_bytes, (uintmax_t)limit);
     }
-    const uint64_t amounts[QUOTA_KINDS] = {
-        [QUOTA_BUFFERS] = 1, [QUOTA_BYTES] = num_align_up(size_bytes, 4096), [QUOTA_FDS] = 1};
+    const uint64_t amounts[QUOTA_KINDS] = {[QUOTA_BUFFERS] = 1,
+                                           [QUOTA_BYTES] =
+                                               num_align_up(size_bytes, device->region_align),
+                                           [QUOTA_FDS] = 1};
     return quota_take(ask->core->quota, ask->session->peer.uid, amounts, ret_charge, why);
 }
 
@@ -210,6 +217,7 @@ static int keep_buffer(struct ask *ask, struct device *device, struct region *re
     side_init(&ask->answer, SIDE_BUFFER, sequence_of(ask));
     ask->answer.buffer.buffer_id = id;
     ask->answer.buffer.size_bytes = size_bytes;
+    memcpy(ask->answer.buffer.device_uuid, device->uuid_bytes, SIDE_UUID_BYTES);
     ask->fds[0] = fd; /* the session's table keeps it open past the answer */
     return 0;
 }
@@ -220,7 +228,7 @@ static int on_alloc_buffer(struct ask *ask, struct reason *why)
     struct device *device = NULL;
     struct quota_charge charge = QUOTA_CHARGE_NULL;
     int r = find_device(ask, wish->device_index, &device, why);
-    r = r != 0 ? r : take_buffer_quota(ask, wish->size_bytes, &charge, why);
+    r = r != 0 ? r : take_buffer_quota(ask, device, wish->size_bytes, &charge, why);
     if (r != 0) {
         return r;
     }
@@ -228,8 +236,13 @@ static int on_alloc_buffer(struct ask *ask, struct reason *why)
     r = device->ops->region_new(device, "gemmd-buffer", wish->size_bytes, &region, why);
     r = r != 0 ? r : keep_buffer(ask, device, &region, &charge, why);
     quota_give(&charge); /* empty after a success */
-    ask->n_fds = r == 0 ? 1 : 0;
-    return r;
+    if (r != 0) {
+        return r;
+    }
+    bool is_cuda = device->ops->kind == GK_DEVICE_CUDA;
+    ask->answer.buffer.memory = is_cuda ? SIDE_MEMORY_CUDA : SIDE_MEMORY_MEMFD;
+    ask->n_fds = 1;
+    return 0;
 }
 
 static int on_import_buffer(struct ask *ask, struct reason *why)
@@ -242,13 +255,37 @@ static int on_import_buffer(struct ask *ask, struct reason *why)
     struct device *device = NULL;
     struct quota_charge charge = QUOTA_CHARGE_NULL;
     int r = find_device(ask, wish->device_index, &device, why);
-    r = r != 0 ? r : take_buffer_quota(ask, wish->size_bytes, &charge, why);
+    r = r != 0 ? r : take_buffer_quota(ask, device, wish->size_bytes, &charge, why);
     if (r != 0) {
         return r;
     }
     struct region region = REGION_NULL;
     int fd = steal_fd(&ask->packet->fds[0]);
     r = device->ops->region_import(device, fd, wish->size_bytes, &region, why);
+    r = r != 0 ? r : keep_buffer(ask, device, &region, &charge, why);
+    quota_give(&charge); /* empty after a success */
+    return r;
+}
+
+static int on_import_ipc(struct ask *ask, struct reason *why)
+{
+    const struct side_import_ipc *wish = &ask->packet->message.import_ipc;
+    struct device *device = NULL;
+    struct quota_charge charge = QUOTA_CHARGE_NULL;
+    int r = find_device(ask, wish->device_index, &device, why);
+    r = r != 0 ? r : take_buffer_quota(ask, device, wish->size_bytes, &charge, why);
+    if (r != 0) {
+        return r;
+    }
+    struct device_ipc ipc = {
+        .allocation_id = wish->allocation_id,
+        .exporter_pid = (uint64_t)ask->session->peer.pid,
+        .offset_bytes = wish->offset_bytes,
+        .size_bytes = wish->size_bytes,
+    };
+    memcpy(ipc.handle, wish->handle, sizeof(ipc.handle));
+    struct region region = REGION_NULL;
+    r = device->ops->region_import_ipc(device, &ipc, &region, why);
     r = r != 0 ? r : keep_buffer(ask, device, &region, &charge, why);
     quota_give(&charge); /* empty after a success */
     return r;
@@ -279,6 +316,7 @@ static const struct side_verb {
     {SIDE_ALLOC_BUFFER, "ALLOC_BUFFER", on_alloc_buffer},
     {SIDE_IMPORT_BUFFER, "IMPORT_BUFFER", on_import_buffer},
     {SIDE_RELEASE_BUFFER, "RELEASE_BUFFER", on_release_buffer},
+    {SIDE_IMPORT_IPC, "IMPORT_IPC", on_import_ipc},
 };
 
 static int dispatch(struct ask *ask, struct reason *why)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/server/model_options.h"
 #include "ipc/base/error.h"
 
 static int start_next(struct startup *startup, struct reason *why)
@@ -15,6 +16,11 @@ static int start_next(struct startup *startup, struct reason *why)
     const char *path;
     int r = config_split_model(startup->core->config->models.items[startup->i_model], request.name,
                                sizeof(request.name), &path, why);
+    if (r != 0) {
+        return r;
+    }
+    const struct config_list *options = &startup->core->config->model_options;
+    r = model_options_find(options->items, options->n, request.name, &request.shaping, why);
     if (r != 0) {
         return r;
     }

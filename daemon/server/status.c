@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/message_guard.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/num.h"
@@ -80,8 +81,9 @@ static json_t *worker_object(struct worker *worker)
 static json_t *device_object(const struct core *core, uint32_t i)
 {
     const struct device *device = core->devices[i];
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:o}", "index", (int)i, "name", device->name,
-                     "kind", device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o}", "index", (int)i, "name", device->name,
+                     "uuid", device->uuid, "kind",
+                     device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
                      device->description, "threads", (int)device->n_threads, "worker",
                      worker_object(core->workers[i]));
 }
@@ -224,14 +226,14 @@ static json_t *fd_object(void)
 static json_t *counter_object(const struct core_counters *counters)
 {
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sessions",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sessions",
         integer(counters->n_sessions), "sessions_refused", integer(counters->n_sessions_refused),
         "sessions_dropped", integer(counters->n_sessions_dropped), "messages",
         integer(counters->n_messages), "bad_messages", integer(counters->n_bad_messages),
-        "bad_framing", integer(counters->n_bad_framing), "unknown_senders",
-        integer(counters->n_unknown_senders), "refused", integer(counters->n_refused),
-        "replies_held", integer(counters->n_replies_held), "replies_lost",
-        integer(counters->n_replies_lost));
+        "bad_framing", integer(counters->n_bad_framing), "endless_messages",
+        integer(message_guard_cut()), "unknown_senders", integer(counters->n_unknown_senders),
+        "refused", integer(counters->n_refused), "replies_held", integer(counters->n_replies_held),
+        "replies_lost", integer(counters->n_replies_lost));
 }
 
 char *status_document(const struct core *core, const struct session_table *table)

@@ -2,6 +2,7 @@
 #include "daemon/server/verbs.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,16 @@ static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
     };
 }
 
-/* More rows than one launch takes are cut into chunks. */
+/* To read the packed weight from memory once; 0: not known. */
+static double floor_of(const struct weight *weight)
+{
+    double bytes = (double)weight->layout->packed_bytes(&weight->desc);
+    double gbps = weight->device->read_gbps;
+    return gbps > 0 ? bytes / (gbps * 1e3) : 0;
+}
+
+/* More rows than one launch takes are cut into chunks. A kernel knows its own speed, but not how
+ * many of its kind share the memory: hence the floor. */
 static double predict(const struct gk_kernel *kernel, const struct weight *weight, uint32_t m)
 {
     struct gk_problem whole = problem_of(weight, GK_BATCH_ROWS_MAX);
@@ -90,7 +100,7 @@ static double predict(const struct gk_kernel *kernel, const struct weight *weigh
         struct gk_problem rest = problem_of(weight, m % GK_BATCH_ROWS_MAX);
         usec += kernel->predicted_usec(&rest, n_threads);
     }
-    return usec;
+    return fmax(usec, floor_of(weight));
 }
 
 static void explain_other(const struct gk_kernel *kernel, const struct weight *weight,
@@ -119,10 +129,7 @@ static int explain_one(const struct weight *weight, uint32_t m, struct msg_choic
     }
     choice->m = m;
     choice->predicted_usec = predict(chosen, weight, m);
-    if (weight->device->read_gbps > 0) {
-        double bytes = (double)weight->layout->packed_bytes(&weight->desc);
-        choice->floor_usec = bytes / (weight->device->read_gbps * 1e3);
-    }
+    choice->floor_usec = floor_of(weight);
     (void)snprintf(choice->kernel, sizeof(choice->kernel), "%s", chosen->name);
     (void)snprintf(choice->tile, sizeof(choice->tile), "%s", chosen->tile);
     choice->declined = calloc(n_kernels, sizeof(*choice->declined));

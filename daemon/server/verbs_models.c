@@ -91,10 +91,8 @@ int verb_load(struct call *call, struct reason *why)
     if (device == NULL) {
         return STATUS_NOT_FOUND;
     }
-    struct loader_request request = {.kind = LOADER_JOB_LOAD,
-                                     .device = device,
-                                     .tp_rank = load->tp_rank,
-                                     .tp_size = load->tp_size};
+    struct loader_request request = {
+        .kind = LOADER_JOB_LOAD, .device = device, .shaping = load->shaping};
     memcpy(request.name, load->name, sizeof(request.name));
     memcpy(request.path, load->path, sizeof(request.path));
     return start_job(call, &request, why);

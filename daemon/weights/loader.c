@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/weights/shaping.h"
 #include "ipc/base/error.h"
 
 struct loader {
@@ -169,16 +170,8 @@ static int check_request(const struct loader_request *request, struct reason *wh
         return reason_set(why, STATUS_INVALID_ARGUMENT, "model '%s': the path is empty",
                           request->name);
     }
-    if (request->tp_size > 1) {
-        return reason_set(why, STATUS_UNSUPPORTED,
-                          "tensor-parallel slices (rank %u of %u) are not cut", request->tp_rank,
-                          request->tp_size);
-    }
-    if (request->tp_rank > 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "rank %u is out of range for a size of 1",
-                          request->tp_rank);
-    }
-    return 0;
+    struct shaping shaping;
+    return shaping_parse(&request->shaping, &shaping, why);
 }
 
 /* A job that makes the new one needless: a LOAD of the same name that nobody has cancelled, a
@@ -232,6 +225,10 @@ static int admit_job(struct loader *loader, struct job *job, uint64_t *ret_job_i
     if (twin && strcmp(twin->request.path, job->request.path) != 0) {
         return reason_set(why, STATUS_EXISTS, "model '%.100s' is being loaded from '%.150s'",
                           twin->request.name, twin->request.path);
+    }
+    if (twin && !shaping_is_same(&twin->request.shaping, &job->request.shaping)) {
+        return reason_set(why, STATUS_EXISTS, "model '%.100s' is being loaded in another shape",
+                          twin->request.name);
     }
     if (twin) {
         *ret_job_id = twin->id;

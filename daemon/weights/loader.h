@@ -15,10 +15,10 @@ enum loader_job_kind { LOADER_JOB_LOAD, LOADER_JOB_RELOAD, LOADER_JOB_VERIFY };
 
 struct loader_request {
     enum loader_job_kind kind;
-    char name[MSG_NAME_BYTES]; /* model; for VERIFY also MODEL/module.path */
-    char path[MSG_PATH_BYTES]; /* LOAD: a checkpoint folder, or a single .safetensors file */
-    struct device *device;     /* LOAD */
-    uint32_t tp_rank, tp_size;
+    char name[MSG_NAME_BYTES];  /* model; for VERIFY also MODEL/module.path */
+    char path[MSG_PATH_BYTES];  /* LOAD: a checkpoint folder, or a single .safetensors file */
+    struct device *device;      /* LOAD */
+    struct msg_shaping shaping; /* LOAD; see shaping.h */
 };
 
 #define LOADER_QUEUED_MAX 16 /* jobs that wait */
@@ -30,11 +30,11 @@ int loader_new(struct store *store, struct loader **ret_loader) GD_MUST_CHECK;
 struct loader *loader_free(struct loader *loader);
 
 /* loader_start() - queue a job. LOAD of a name that serves the same path answers with a job that is
- * done already; of a name that serves or is being loaded from another path STATUS_EXISTS. A job for
- * a name that is being loaded from the same path is that job (idempotent), and so is a RELOAD of a
- * model whose RELOAD has not begun. A model's name has no '/'. Refusals: STATUS_BUSY when the queue
- * is full, STATUS_NOT_FOUND for RELOAD and VERIFY of what is not there, STATUS_INVALID_ARGUMENT for
- * a bad name or no path, STATUS_UNSUPPORTED for tp_size > 1 as long as slices are not cut,
+ * done already; of a name that serves or is being loaded from another path, or is shaped otherwise,
+ * STATUS_EXISTS. A job for a name that is being loaded in the same way is that job (idempotent),
+ * and so is a RELOAD of a model whose RELOAD has not begun. A model's name has no '/'. Refusals:
+ * STATUS_BUSY when the queue is full, STATUS_NOT_FOUND for RELOAD and VERIFY of what is not there,
+ * STATUS_INVALID_ARGUMENT for a bad name, no path, or shaping that cannot be read,
  * STATUS_SHUTTING_DOWN once loader_free() has begun. Any thread. */
 int loader_start(struct loader *loader, const struct loader_request *request, uint64_t *ret_job_id,
                  struct reason *why) GD_MUST_CHECK;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/weights/model_load.h"
+#include "daemon/weights/shaping.h"
 #include "daemon/weights/verify.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
@@ -66,6 +67,9 @@ int job_check_served(struct store *store, const struct loader_request *request, 
     if (held && strcmp(store_held(held)->path, request->path) != 0) {
         r = reason_set(why, STATUS_EXISTS, "model '%.100s' is loaded from another path, '%.150s'",
                        request->name, store_held(held)->path);
+    } else if (held && !shaping_is_same(&store_held(held)->shaping, &request->shaping)) {
+        r = reason_set(why, STATUS_EXISTS, "model '%.100s' is loaded in another shape",
+                       request->name);
     } else {
         *ret_is_served = held != NULL;
     }
@@ -88,12 +92,19 @@ static int hand_over(struct store *store, struct job *job, struct model *model, 
                                                   : store_publish(store, model);
 }
 
-static int load_from(struct store *store, struct job *job, const char *path, struct device *device,
+/* Where a model comes from, and what it becomes. */
+struct origin {
+    char path[MSG_PATH_BYTES];
+    struct device *device;
+    struct msg_shaping shaping;
+};
+
+static int load_from(struct store *store, struct job *job, const struct origin *origin,
                      struct reason *why)
 {
     struct model *model;
-    int r =
-        model_load(job->request.name, path, device, &job->progress, &job->warnings, &model, why);
+    int r = model_load(job->request.name, origin->path, origin->device, &origin->shaping,
+                       &job->progress, &job->warnings, &model, why);
     if (r != 0) {
         return r;
     }
@@ -128,7 +139,9 @@ static int run_load(struct store *store, struct job *job, struct reason *why)
         job_report_served(job);
         return 0;
     }
-    return load_from(store, job, job->request.path, job->request.device, why);
+    struct origin origin = {.device = job->request.device, .shaping = job->request.shaping};
+    memcpy(origin.path, job->request.path, sizeof(origin.path));
+    return load_from(store, job, &origin, why);
 }
 
 /* The model that a RELOAD or VERIFY is about; a VERIFY's name may go on with "/module.path". */
@@ -163,11 +176,11 @@ static int run_reload(struct store *store, struct job *job, struct reason *why)
     if (!held) {
         return not_found(&job->request, why);
     }
-    char path[MSG_PATH_BYTES];
-    struct device *device = store_held(held)->device;
-    memcpy(path, store_held(held)->path, sizeof(path));
+    struct origin origin = {.device = store_held(held)->device,
+                            .shaping = store_held(held)->shaping};
+    memcpy(origin.path, store_held(held)->path, sizeof(origin.path));
     store_release(held); /* held through the load, it would keep the old memory past its last use */
-    return load_from(store, job, path, device, why);
+    return load_from(store, job, &origin, why);
 }
 
 static int run_verify(struct store *store, struct job *job, struct reason *why)

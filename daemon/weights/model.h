@@ -41,6 +41,7 @@ struct weight {
 struct model {
     char name[MSG_NAME_BYTES];
     char path[MSG_PATH_BYTES];
+    struct msg_shaping shaping; /* what a reload and a verification repeat */
     struct device *device;
     enum dtype act_dtype;
     uint64_t generation;     /* given by store_publish() */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/weights/module_read.h"
+#include "daemon/weights/plan_read.h"
 #include "ipc/base/error.h"
 
 /* What the settings say, then the layers that are there; rules are marked on the way. */
@@ -30,13 +30,21 @@ static int find_modules(struct model_source *source, struct warnings *warnings, 
     return r;
 }
 
-int model_source_open(const char *path, struct warnings *warnings, struct model_source *ret_source,
+int model_source_open(const char *path, const struct msg_shaping *shaping,
+                      struct warnings *warnings, struct model_source *ret_source,
                       struct reason *why)
 {
     struct model_source source = MODEL_SOURCE_NULL;
-    int r = checkpoint_open(path, warnings, &source.checkpoint, why);
+    struct shaping parsed;
+    int r = shaping_parse(shaping, &parsed, why);
+    if (r == 0) {
+        r = checkpoint_open(path, warnings, &source.checkpoint, why);
+    }
     if (r == 0) {
         r = find_modules(&source, warnings, why);
+    }
+    if (r == 0) {
+        r = plan_make(&source.modules, &parsed, warnings, &source.plan, why);
     }
     if (r != 0) {
         model_source_finish(&source);
@@ -48,6 +56,7 @@ int model_source_open(const char *path, struct warnings *warnings, struct model_
 
 void model_source_finish(struct model_source *source)
 {
+    plan_finish(&source->plan);
     modules_finish(&source->modules);
     checkpoint_finish(&source->checkpoint);
 }
@@ -66,15 +75,15 @@ static int name_weight(struct weight *weight, const char *model, const char *mod
 }
 
 /* Is there a layout, and a kernel for it? Asked before anything is read. */
-static int choose_layout(const struct module *module, struct weight *weight, struct reason *why)
+static int choose_layout(const struct plan_item *item, struct weight *weight, struct reason *why)
 {
-    weight->desc = module->desc;
+    weight->desc = item->desc;
     weight->layout = gk_layout_for(&weight->desc, weight->device->ops->kind);
     if (!weight->layout) {
         char format[MSG_WORD_BYTES];
         gk_desc_format(&weight->desc, format, sizeof(format));
         return reason_set(why, STATUS_UNSUPPORTED, "module '%s' (%s) has no layout on device %s",
-                          module->name, format, weight->device->name);
+                          item->name, format, weight->device->name);
     }
     const struct gk_problem problem = {
         .desc = weight->desc,
@@ -87,12 +96,12 @@ static int choose_layout(const struct module *module, struct weight *weight, str
     const struct gk_kernel *kernel;
     int r = gk_select(&problem, &kernel, why);
     if (r > 0) {
-        reason_prefix(why, "module '%s'", module->name);
+        reason_prefix(why, "module '%s'", item->name);
     }
     return r;
 }
 
-static int prepare_weight(struct model *model, const struct module *module, struct reason *why)
+static int prepare_weight(struct model *model, const struct plan_item *item, struct reason *why)
 {
     struct weight *weight;
     int r = weight_new(model->device, &weight);
@@ -101,16 +110,28 @@ static int prepare_weight(struct model *model, const struct module *module, stru
     }
     model->weights[model->n_weights++] = weight;
     weight->act_dtype = model->act_dtype;
-    r = name_weight(weight, model->name, module->name, why);
-    return r != 0 ? r : choose_layout(module, weight, why);
+    r = name_weight(weight, model->name, item->name, why);
+    return r != 0 ? r : choose_layout(item, weight, why);
 }
 
-static int fill_weight(struct weight *weight, const struct module *module,
+static int pack_weight(struct weight *weight, const struct gk_canonical *canonical,
+                       struct reason *why)
+{
+    void *packed;
+    int r = device_view_begin(weight->device, &weight->packed, DEVICE_WRITE, &packed, why);
+    if (r != 0) {
+        return r;
+    }
+    weight->layout->pack(canonical, packed);
+    return device_view_end(weight->device, &weight->packed, DEVICE_WRITE, why);
+}
+
+static int fill_weight(struct weight *weight, const struct plan_item *item,
                        struct progress *progress, struct warnings *warnings, struct reason *why)
 {
-    progress_step(progress, "%s", module->name);
+    progress_step(progress, "%s", item->name);
     struct gk_canonical canonical;
-    int r = module_read(module, progress, warnings, &canonical, why);
+    int r = plan_read(item, progress, warnings, &canonical, why);
     if (r != 0) {
         return r;
     }
@@ -119,9 +140,7 @@ static int fill_weight(struct weight *weight, const struct module *module,
     (void)snprintf(region_name, sizeof(region_name), "gemmd:%.100s", weight->name);
     r = ops->region_new(weight->device, region_name, weight->layout->packed_bytes(&weight->desc),
                         &weight->packed, why);
-    if (r == 0) {
-        weight->layout->pack(&canonical, weight->packed.base);
-    }
+    r = r != 0 ? r : pack_weight(weight, &canonical, why);
     gk_canonical_finish(&canonical);
     if (r != 0) {
         return r;
@@ -131,20 +150,20 @@ static int fill_weight(struct weight *weight, const struct module *module,
     return ops->reserve(weight->device, workspace_bytes, why);
 }
 
-static int fill_model(struct model *model, const struct module_list *modules,
-                      struct progress *progress, struct warnings *warnings, struct reason *why)
+static int fill_model(struct model *model, const struct plan *plan, struct progress *progress,
+                      struct warnings *warnings, struct reason *why)
 {
     uint64_t total_bytes = 0;
-    for (uint32_t i = 0; i < modules->n; i++) {
-        total_bytes += module_bytes(&modules->items[i]);
-        int r = prepare_weight(model, &modules->items[i], why);
+    for (uint32_t i = 0; i < plan->n; i++) {
+        total_bytes += plan_item_bytes(&plan->items[i]);
+        int r = prepare_weight(model, &plan->items[i], why);
         if (r != 0) {
             return r;
         }
     }
     atomic_store(&progress->total_bytes, total_bytes);
-    for (uint32_t i = 0; i < modules->n; i++) {
-        int r = fill_weight(model->weights[i], &modules->items[i], progress, warnings, why);
+    for (uint32_t i = 0; i < plan->n; i++) {
+        int r = fill_weight(model->weights[i], &plan->items[i], progress, warnings, why);
         if (r != 0) {
             return r;
         }
@@ -183,22 +202,24 @@ static int load_source(const struct model_source *source, struct model *model,
     struct timespec start;
     (void)clock_gettime(CLOCK_MONOTONIC, &start);
     model->act_dtype = source->modules.act_dtype;
-    int r = fill_model(model, &source->modules, progress, warnings, why);
+    int r = fill_model(model, &source->plan, progress, warnings, why);
     model->load_seconds = seconds_since(&start);
     return r;
 }
 
-int model_load(const char *name, const char *path, struct device *device, struct progress *progress,
+int model_load(const char *name, const char *path, struct device *device,
+               const struct msg_shaping *shaping, struct progress *progress,
                struct warnings *warnings, struct model **ret_model, struct reason *why)
 {
     struct model_source source = MODEL_SOURCE_NULL;
     struct model *model = NULL;
     progress_step(progress, "reading headers");
-    int r = model_source_open(path, warnings, &source, why);
+    int r = model_source_open(path, shaping, warnings, &source, why);
     if (r == 0) {
-        r = model_new(name, path, device, source.modules.n, &model);
+        r = model_new(name, path, device, source.plan.n, &model);
     }
     if (r == 0) {
+        model->shaping = *shaping;
         r = load_source(&source, model, progress, warnings, why);
     }
     model_source_finish(&source);

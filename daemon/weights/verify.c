@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "daemon/weights/model_load.h"
-#include "daemon/weights/module_read.h"
+#include "daemon/weights/plan_read.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/half.h"
@@ -104,8 +104,13 @@ static int check_bits(const struct weight *weight, const struct gk_canonical *re
     if (r != 0) {
         return r;
     }
-    weight->layout->unpack(weight->packed.base, &unpacked);
-    r = compare_canonical(weight->name, &unpacked, read, why);
+    void *packed;
+    r = device_view_begin(weight->device, &weight->packed, DEVICE_READ, &packed, why);
+    if (r == 0) {
+        weight->layout->unpack(packed, &unpacked);
+        r = device_view_end(weight->device, &weight->packed, DEVICE_READ, why);
+    }
+    r = r != 0 ? r : compare_canonical(weight->name, &unpacked, read, why);
     gk_canonical_finish(&unpacked);
     return r;
 }
@@ -175,14 +180,18 @@ static int compute_reference(const struct weight *weight, const struct gk_canoni
         if (r != 0) {
             return r;
         }
-        gk_reference_gemm(canonical, (const char *)trial->x + i * row_bytes, weight->act_dtype,
-                          weight->desc.k, 1, trial->reference + i * weight->desc.n);
+        r = gk_reference_gemm(canonical, (const char *)trial->x + i * row_bytes, weight->act_dtype,
+                              weight->desc.k, 1, trial->reference + i * weight->desc.n);
+        if (r != 0) {
+            return r;
+        }
     }
     return 0;
 }
 
 static int run_kernel(const struct weight *weight, const struct trial *trial,
-                      const struct gk_problem *problem, const struct gk_kernel *kernel)
+                      const struct gk_problem *problem, const struct gk_kernel *kernel,
+                      struct reason *why)
 {
     const void *x_rows[VERIFY_ROWS];
     void *y_rows[VERIFY_ROWS];
@@ -191,19 +200,9 @@ static int run_kernel(const struct weight *weight, const struct trial *trial,
         x_rows[i] = (const char *)trial->x + i * row_bytes;
         y_rows[i] = trial->y + i * weight->desc.n;
     }
-    uint64_t workspace_bytes = num_align_up(kernel->workspace_bytes(problem) + 1, 64);
-    CLEAN_FREE void *workspace = aligned_alloc(64, workspace_bytes);
-    if (!workspace) {
-        return err_raise(-ENOMEM);
-    }
-    const struct gk_launch launch = {.problem = *problem,
-                                     .packed = weight->packed.base,
-                                     .x_rows = x_rows,
-                                     .y_rows = y_rows,
-                                     .workspace = workspace};
-    kernel->prepare(&launch, 0, 1);
-    kernel->run(&launch, 0, 1);
-    return 0;
+    struct gk_launch launch = {
+        .problem = *problem, .packed = weight->packed.base, .x_rows = x_rows, .y_rows = y_rows};
+    return device_run_alone(weight->device, kernel, &launch, why);
 }
 
 /* ||y - r|| / ||r||; 0 when both are zero, infinite or NaN where there is nothing to be relative
@@ -228,7 +227,7 @@ static int check_product(const struct weight *weight, const struct trial *trial,
     const struct gk_kernel *kernel;
     int r = gk_select(&problem, &kernel, why);
     if (r == 0) {
-        r = run_kernel(weight, trial, &problem, kernel);
+        r = run_kernel(weight, trial, &problem, kernel, why);
     }
     if (r != 0) {
         return r;
@@ -266,32 +265,25 @@ static int check_products(const struct weight *weight, const struct gk_canonical
 /* ---- a model -----------------------------------------------------------------------------------
  */
 
-static int compare_name_to_module(const void *name, const void *element)
-{
-    const struct module *module = element;
-    return strcmp(name, module->name);
-}
-
-static const struct module *find_module(const struct module_list *modules, const char *weight_name)
+static const struct plan_item *find_item(const struct plan *plan, const char *weight_name)
 {
     const char *slash = strchr(weight_name, '/');
     GD_ASSERT(slash); /* the store's names are MODEL/module.path */
-    return bsearch(slash + 1, modules->items, modules->n, sizeof(*modules->items),
-                   compare_name_to_module);
+    return plan_get(plan, slash + 1);
 }
 
-static int verify_weight(const struct weight *weight, const struct module_list *modules,
+static int verify_weight(const struct weight *weight, const struct plan *plan,
                          struct progress *progress, struct warnings *warnings, struct worst *worst,
                          struct reason *why)
 {
-    const struct module *module = find_module(modules, weight->name);
-    if (!module) {
+    const struct plan_item *item = find_item(plan, weight->name);
+    if (!item) {
         return reason_set(why, STATUS_NOT_FOUND, "weight '%s' is not in the checkpoint any more",
                           weight->name);
     }
-    progress_step(progress, "%s", module->name);
+    progress_step(progress, "%s", item->name);
     struct gk_canonical canonical;
-    int r = module_read(module, progress, warnings, &canonical, why);
+    int r = plan_read(item, progress, warnings, &canonical, why);
     if (r != 0) {
         return r;
     }
@@ -308,32 +300,32 @@ static bool is_wanted(const struct weight *weight, const char *weight_name)
     return !weight_name || strcmp(weight->name, weight_name) == 0;
 }
 
-static void count_bytes(const struct model *model, const char *weight_name,
-                        const struct module_list *modules, struct progress *progress)
+static void count_bytes(const struct model *model, const char *weight_name, const struct plan *plan,
+                        struct progress *progress)
 {
     uint64_t total_bytes = 0;
     for (uint32_t i = 0; i < model->n_weights; i++) {
-        const struct module *module = find_module(modules, model->weights[i]->name);
-        if (module && is_wanted(model->weights[i], weight_name)) {
-            total_bytes += module_bytes(module);
+        const struct plan_item *item = find_item(plan, model->weights[i]->name);
+        if (item && is_wanted(model->weights[i], weight_name)) {
+            total_bytes += plan_item_bytes(item);
         }
     }
     atomic_store(&progress->total_bytes, total_bytes);
 }
 
 static int verify_weights(const struct model *model, const char *weight_name,
-                          const struct module_list *modules, struct progress *progress,
+                          const struct plan *plan, struct progress *progress,
                           struct warnings *warnings, char ret_report[MSG_TEXT_BYTES],
                           struct reason *why)
 {
     struct worst worst = {.weight = NULL};
     uint32_t n_verified = 0;
-    count_bytes(model, weight_name, modules, progress);
+    count_bytes(model, weight_name, plan, progress);
     for (uint32_t i = 0; i < model->n_weights; i++) {
         if (!is_wanted(model->weights[i], weight_name)) {
             continue;
         }
-        int r = verify_weight(model->weights[i], modules, progress, warnings, &worst, why);
+        int r = verify_weight(model->weights[i], plan, progress, warnings, &worst, why);
         if (r != 0) {
             return r;
         }
@@ -356,10 +348,9 @@ int verify_model(const struct model *model, const char *weight_name, struct prog
 {
     struct model_source source = MODEL_SOURCE_NULL;
     progress_step(progress, "reading headers");
-    int r = model_source_open(model->path, warnings, &source, why);
+    int r = model_source_open(model->path, &model->shaping, warnings, &source, why);
     if (r == 0) {
-        r = verify_weights(model, weight_name, &source.modules, progress, warnings, ret_report,
-                           why);
+        r = verify_weights(model, weight_name, &source.plan, progress, warnings, ret_report, why);
     }
     model_source_finish(&source);
     return r;

@@ -83,9 +83,9 @@ static bool connect_daemon(struct walker *walker)
         return false;
     }
     uint32_t device = walker->weights[0].device_index;
-    if (gemmd_buffer_alloc(walker->client, device, x_elems * element_bytes, &walker->x) !=
+    if (gemmd_buffer_alloc_host(walker->client, device, x_elems * element_bytes, &walker->x) !=
             GEMMD_OK ||
-        gemmd_buffer_alloc(walker->client, device, y_elems * element_bytes, &walker->y) !=
+        gemmd_buffer_alloc_host(walker->client, device, y_elems * element_bytes, &walker->y) !=
             GEMMD_OK) {
         return complain("no buffer");
     }

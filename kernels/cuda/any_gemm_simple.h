@@ -6,8 +6,15 @@
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/rows.h"
 
-/* Device addresses into the packed weight (kernels/layout/cuda_kmajor.h); NULL where a part is
- * absent. */
+/* The extra that the layout of strip.h needs to be read. */
+struct any_gemm_strips {
+    const uint8_t *records; /* NULL: the weight lies as kernels/layout/cuda_kmajor.h says */
+    uint32_t n_strips;
+    uint32_t n_slices;
+    uint32_t n_slice_groups;
+};
+
+/* Device addresses into the packed weight; NULL where a part is absent. */
 struct any_gemm {
     uint32_t m, n, k;
     uint32_t n_stride;
@@ -17,6 +24,8 @@ struct any_gemm {
     uint32_t code;         /* enum gk_code */
     uint32_t column_scale; /* enum gk_column_scale */
     enum dtype scale_dtype, bias_dtype, x_dtype, y_dtype;
+    struct any_gemm_strips strips; /* instead of codes, scales and zeros below */
+    uint32_t has_zeros;
     const uint8_t *codes;
     const void *scales;
     const uint8_t *zeros;

@@ -6,6 +6,7 @@
 #include "kernels/cuda/any_gemm_simple.h"
 #include "kernels/cuda/registry.h"
 #include "kernels/layout/cuda_kmajor.h"
+#include "kernels/layout/cuda_strip.h"
 
 static_assert(CUDA_ROWS_MAX == GK_BATCH_ROWS_MAX, "a launch's rows fit the tables");
 /* The device code has enums of its own. */
@@ -22,9 +23,9 @@ static bool is_float(enum dtype dtype)
 
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    if (problem->layout != &cuda_kmajor_layout) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layout %s, not %s",
-                          cuda_kmajor_layout.tag,
+    if (problem->layout != &cuda_kmajor_layout && problem->layout != &cuda_strip_u4_layout) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts %s and %s, not %s",
+                          cuda_kmajor_layout.tag, cuda_strip_u4_layout.tag,
                           problem->layout != NULL ? problem->layout->tag : "none");
     }
     if (problem->m == 0 || problem->m > GK_BATCH_ROWS_MAX) {
@@ -55,20 +56,15 @@ static double predicted_usec(const struct gk_problem *problem, uint32_t n_thread
     return 5.0 + (double)problem->m * problem->desc.n * problem->desc.k / 60e3;
 }
 
-static struct any_gemm gemm_of(const struct gk_launch *launch)
+/* What does not depend on the layout. */
+static struct any_gemm gemm_base(const struct gk_problem *problem)
 {
-    const struct gk_problem *problem = &launch->problem;
     const struct gk_desc *desc = &problem->desc;
-    struct cuda_kmajor_shape shape = cuda_kmajor_shape(desc);
-    const uint8_t *packed = launch->packed;
     bool has_scales = !gk_code_is_plain(desc->code);
-    bool has_columns = desc->column_scale != GK_COLUMN_SCALE_NONE;
     return (struct any_gemm){
         .m = problem->m,
         .n = desc->n,
         .k = desc->k,
-        .n_stride = shape.n_stride,
-        .row_bytes = (uint32_t)shape.row_bytes,
         .group_n = has_scales ? desc->group_n : 1,
         .group_k = has_scales ? desc->group_k : desc->k,
         .scale_columns = gk_desc_scale_columns(desc),
@@ -78,20 +74,57 @@ static struct any_gemm gemm_of(const struct gk_launch *launch)
         .bias_dtype = desc->bias_dtype,
         .x_dtype = problem->x_dtype,
         .y_dtype = problem->y_dtype,
-        .codes = packed,
-        .scales = has_scales ? packed + shape.scales_offset : NULL,
-        .zeros = desc->has_zeros ? packed + shape.zeros_offset : NULL,
-        .perm =
-            desc->has_perm ? (const uint32_t *)(const void *)(packed + shape.perm_offset) : NULL,
-        .column_scales =
-            has_columns ? (const float *)(const void *)(packed + shape.column_scales_offset) : NULL,
-        .bias = desc->bias_dtype != DTYPE_NONE ? packed + shape.bias_offset : NULL,
+        .has_zeros = desc->has_zeros,
     };
+}
+
+/* Where the parts of a weight are; offsets count only for parts that are there. */
+static void set_common_parts(struct any_gemm *gemm, const struct gk_desc *desc,
+                             const uint8_t *packed, uint64_t perm_offset,
+                             uint64_t column_scales_offset, uint64_t bias_offset)
+{
+    if (desc->has_perm) {
+        gemm->perm = (const uint32_t *)(const void *)(packed + perm_offset);
+    }
+    if (desc->column_scale != GK_COLUMN_SCALE_NONE) {
+        gemm->column_scales = (const float *)(const void *)(packed + column_scales_offset);
+    }
+    if (desc->bias_dtype != DTYPE_NONE) {
+        gemm->bias = packed + bias_offset;
+    }
+}
+
+static struct any_gemm gemm_of_kmajor(const struct gk_problem *problem, const uint8_t *packed)
+{
+    struct cuda_kmajor_shape shape = cuda_kmajor_shape(&problem->desc);
+    struct any_gemm gemm = gemm_base(problem);
+    gemm.n_stride = shape.n_stride;
+    gemm.row_bytes = (uint32_t)shape.row_bytes;
+    gemm.codes = packed;
+    gemm.scales = packed + shape.scales_offset;
+    gemm.zeros = packed + shape.zeros_offset;
+    set_common_parts(&gemm, &problem->desc, packed, shape.perm_offset, shape.column_scales_offset,
+                     shape.bias_offset);
+    return gemm;
+}
+
+static struct any_gemm gemm_of_strips(const struct gk_problem *problem, const uint8_t *packed)
+{
+    struct strip_shape shape = strip_shape(&problem->desc);
+    struct any_gemm gemm = gemm_base(problem);
+    gemm.strips = (struct any_gemm_strips){packed + shape.records_offset, shape.n_strips,
+                                           shape.n_slices, shape.n_slice_groups};
+    set_common_parts(&gemm, &problem->desc, packed, 0, shape.column_scales_offset,
+                     shape.bias_offset);
+    return gemm;
 }
 
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
-    struct any_gemm gemm = gemm_of(launch);
+    const struct gk_problem *problem = &launch->problem;
+    struct any_gemm gemm = problem->layout == &cuda_strip_u4_layout
+                               ? gemm_of_strips(problem, launch->packed)
+                               : gemm_of_kmajor(problem, launch->packed);
     memcpy(gemm.rows.x, launch->x_rows, gemm.m * sizeof(gemm.rows.x[0]));
     memcpy(gemm.rows.y, launch->y_rows, gemm.m * sizeof(gemm.rows.y[0]));
     return any_gemm_simple_enqueue(&gemm, stream);

@@ -3,4 +3,5 @@
 
 #include "gk/gk.h"
 
+extern const struct gk_kernel cuda_strip_gemm;
 extern const struct gk_kernel cuda_any_gemm_simple;

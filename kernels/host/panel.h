@@ -59,6 +59,7 @@ struct host_input {
 /* host_input() - where everything lies; workspace may be NULL to ask for size_bytes. */
 struct host_input host_input(const struct gk_problem *problem, void *workspace);
 
+/* host_workspace_bytes(), host_prepare() - of struct gk_kernel. */
 uint64_t host_workspace_bytes(const struct gk_problem *problem);
 void host_prepare(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_part,
                   uint32_t n_parts);
@@ -78,6 +79,7 @@ bool host_is_scaled_by_block(const struct gk_desc *desc);
 void host_finish_panel(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_panel,
                        struct host_totals *totals);
 
+/* host_run() - of struct gk_kernel. */
 void host_run(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_part,
               uint32_t n_parts);
 

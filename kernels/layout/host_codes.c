@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ipc/base/num.h"
-#include "kernels/layout/host_panel.h"
 
 #define K_STEP           64u
 #define WORDS_PER_ROW    16u

@@ -12,6 +12,8 @@
 
 #include "gk/gk.h"
 
+#define HOST_PANEL_N 64u /* columns */
+
 /* host_codes_bytes() - a code of the canonical form. */
 uint32_t host_codes_bytes(enum gk_code code);
 

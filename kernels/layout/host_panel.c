@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "ipc/base/num.h"
-#include "kernels/layout/host_codes.h"
 #include "kernels/layout/host_panel.h"
 
 #define ALIGNMENT 64u

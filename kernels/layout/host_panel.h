@@ -23,8 +23,7 @@
 #include <stdint.h>
 
 #include "gk/gk.h"
-
-#define HOST_PANEL_N 64u
+#include "kernels/layout/host_codes.h"
 
 struct host_panel_shape {
     uint32_t n_panels;

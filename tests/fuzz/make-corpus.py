@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of the ipc fuzz targets to tests/fuzz/corpus/. Run it from the root of the
-tree after a change of proto/gemmd.proto or ipc/side.h and commit what it wrote. Needs nothing but
+"""Writes the seed corpora of the ipc and kernels fuzz targets to tests/fuzz/corpus/. Run it from the root of the
+tree after a change of proto/gemmd.proto, ipc/side.h or the heads of those targets and commit what it wrote. Needs nothing but
 Python: protobuf's wire format is ten lines."""
 import pathlib
 import struct
@@ -74,7 +74,7 @@ def replies():
 
 
 def side_messages():
-    sizes = {1: 32 + 64, 2: 24, 3: 32, 4: 32, 5: 24, 101: 120, 102: 24, 103: 32, 199: 16 + 8 + 320}
+    sizes = {1: 32 + 64, 2: 24, 3: 32, 4: 32, 5: 24, 6: 112, 101: 120, 102: 24, 103: 56, 199: 16 + 8 + 320}
     fds = {102: 2, 103: 1, 4: 1}
     for kind, n_bytes in sizes.items():
         data = struct.pack("<IHHQ", 0x444D4D47, kind, n_bytes, 1).ljust(n_bytes, b"\0")
@@ -97,7 +97,57 @@ def frames():
         write("frame", name, data)
 
 
+def readers():
+    """Eight bytes of kind, n - 1, k - 1, extents of a scale - 1, type of scales, flags, global scale; then tensors."""
+    rest = bytes(range(1, 120))
+    cases = {
+        "gptq": (0, 15, 31, 0, 15, 0, 16 | 2, 0), "gptq-v1": (0, 15, 31, 0, 15, 0, 16 | 8, 0),
+        "gptq-order": (0, 7, 7, 0, 3, 2, 16 | 4 | 2, 0), "awq": (1, 15, 31, 0, 15, 0, 16 | 2, 0),
+        "packed": (2, 8, 40, 0, 31, 1, 16 | 2, 0), "packed-8bit": (2, 8, 40, 0, 40, 1, 1, 0),
+        "int8": (3, 8, 40, 0, 40, 2, 16 | 2, 0), "fp8-block": (4, 40, 60, 31, 31, 2, 0, 0),
+        "mxfp8": (4, 7, 63, 0, 31, 4, 0, 0), "mxfp4": (5, 7, 63, 0, 31, 4, 0, 0),
+        "nvfp4": (5, 7, 63, 0, 15, 3, 32, 2),
+    }
+    for name, head in cases.items():
+        # 0x3c for each byte: scales of 1.0 and near it in every type
+        write("reader", name, bytes(head) + b"\x3c" * 40 + rest)
+    order = b"".join(struct.pack("<i", i % 2) for i in range(8))
+    write("reader", "gptq-order", bytes(cases["gptq-order"]) + order + b"\x3c" * 64 + rest)
+
+
+def parts():
+    """As readers, with act and bias among the flags; then first_k, k and the cut along n."""
+    cases = {
+        "plain": (0, 99, 99, 0, 0, 1, 0, 0, 10, 80, 33), "int4": (1, 99, 191, 0, 63, 2, 0, 0, 64, 128, 33),
+        "inside": (1, 99, 127, 0, 127, 0, 0, 0, 40, 60, 99), "order": (1, 9, 63, 0, 31, 4, 0, 0, 0, 64, 3),
+        "block": (3, 199, 191, 127, 127, 8, 2, 0, 128, 64, 128), "tensor": (3, 63, 63, 63, 63, 16, 2, 0, 0, 32, 8),
+        "int8": (2, 63, 63, 0, 63, 24, 2, 0, 8, 8, 70), "nvfp4": (4, 63, 63, 0, 15, 0, 3, 1, 16, 48, 31),
+    }
+    for name, head in cases.items():
+        write("part", name, bytes(head) + b"\0")
+
+
+def zmtp_streams():
+    greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+    ready = b"\x04\x19\x05READY\x0bSocket-Type" + struct.pack(">I", 3) + b"REQ"
+    def frame(flags, body):
+        if flags & 2:
+            return bytes([flags]) + struct.pack(">Q", len(body)) + body
+        return bytes([flags, len(body)]) + body
+    cases = {
+        "request": frame(1, b"") + frame(0, b"\x08\x07\x52\x00"), "long": frame(3, b"x" * 300),
+        "endless": frame(1, b"") * 1025, "big": frame(1, b"b" * 255) * 600,
+        "huge": b"\x03" + b"\xff" * 8, "heartbeat": frame(1, b"") + frame(4, b"\x04PING\0\0"),
+    }
+    for name, data in cases.items():
+        write("zmtp-meter", name, greeting + ready + data)
+    write("zmtp-meter", "version-2", b"\xff" + bytes(8) + b"\x7f\x01\x05")
+
+
 requests()
 replies()
 side_messages()
 frames()
+readers()
+parts()
+zmtp_streams()

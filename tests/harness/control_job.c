@@ -24,18 +24,13 @@ static bool is_over(const struct msg_job *job)
     return strcmp(job->state, "queued") != 0 && strcmp(job->state, "running") != 0;
 }
 
-int control_job(gemmd_client_t *client, enum msg_verb verb, const char *name, const char *path,
-                char *ret_text)
+static int follow(gemmd_client_t *client, struct msg_request *request, char *ret_text)
 {
-    struct msg_request request = {.verb = verb};
     struct msg_reply reply = MSG_REPLY_NULL;
-    if (verb == MSG_VERB_LOAD) {
-        (void)snprintf(request.load.name, sizeof(request.load.name), "%s", name);
-        (void)snprintf(request.load.path, sizeof(request.load.path), "%s", path);
-    } else {
-        (void)snprintf(request.name, sizeof(request.name), "%s", name);
+    int r = control_call(client, request, &reply);
+    if (r != 0 && ret_text != NULL) {
+        (void)snprintf(ret_text, MSG_TEXT_BYTES, "%s", gemmd_last_error());
     }
-    int r = control_call(client, &request, &reply);
     while (r == 0 && !is_over(&reply.job)) {
         struct msg_request look = {.verb = MSG_VERB_JOB_STATUS, .job_id = reply.job.job_id};
         msg_reply_finish(&reply);
@@ -51,4 +46,27 @@ int control_job(gemmd_client_t *client, enum msg_verb verb, const char *name, co
     }
     msg_reply_finish(&reply);
     return r;
+}
+
+int control_load(gemmd_client_t *client, const char *name, const char *path,
+                 const struct msg_shaping *shaping, char *ret_text)
+{
+    struct msg_request request = {.verb = MSG_VERB_LOAD};
+    (void)snprintf(request.load.name, sizeof(request.load.name), "%s", name);
+    (void)snprintf(request.load.path, sizeof(request.load.path), "%s", path);
+    if (shaping != NULL) {
+        request.load.shaping = *shaping;
+    }
+    return follow(client, &request, ret_text);
+}
+
+int control_job(gemmd_client_t *client, enum msg_verb verb, const char *name, const char *path,
+                char *ret_text)
+{
+    if (verb == MSG_VERB_LOAD) {
+        return control_load(client, name, path, NULL, ret_text);
+    }
+    struct msg_request request = {.verb = verb};
+    (void)snprintf(request.name, sizeof(request.name), "%s", name);
+    return follow(client, &request, ret_text);
 }

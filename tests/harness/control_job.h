@@ -11,3 +11,7 @@ int control_verb(gemmd_client_t *client, enum msg_verb verb, const char *name);
  * with, and its text in *ret_text (MSG_TEXT_BYTES), which may be NULL. */
 int control_job(gemmd_client_t *client, enum msg_verb verb, const char *name, const char *path,
                 char *ret_text);
+
+/* control_load() - LOAD in a certain shape (NULL: each module as it is), likewise. */
+int control_load(gemmd_client_t *client, const char *name, const char *path,
+                 const struct msg_shaping *shaping, char *ret_text);

@@ -104,12 +104,24 @@ void test_folder_write(const char *path, const char *config, const struct tensor
 void test_model_write(struct test_model *model, const struct temp_folder *folder, const char *name,
                       uint64_t seed)
 {
+    static const uint32_t shapes[TEST_WEIGHTS][2] = {{96, 256}, {40, 128}, {37, 75}};
+    test_model_write_sized(model, folder, name, seed, shapes);
+}
+
+void test_model_write_sized(struct test_model *model, const struct temp_folder *folder,
+                            const char *name, uint64_t seed, const uint32_t shapes[TEST_WEIGHTS][2])
+{
     static const char *const modules[TEST_WEIGHTS] = {"layer.int4", "layer.wide", "layer.plain"};
     uint64_t random = seed * 2 + 1;
     (void)snprintf(model->path, sizeof(model->path), "%s", temp_path(folder, name));
-    int4_init(&model->weights[TEST_INT4].canonical, 96, 256, 128, &random);
-    int4_init(&model->weights[TEST_INT4_COLUMN].canonical, 40, 128, 128, &random);
-    plain_init(&model->weights[TEST_PLAIN].canonical, 37, 75, &random);
+    for (uint32_t i = 0; i < TEST_WEIGHTS; i++) {
+        struct gk_canonical *canonical = &model->weights[i].canonical;
+        if (i == TEST_PLAIN) {
+            plain_init(canonical, shapes[i][0], shapes[i][1], &random);
+        } else {
+            int4_init(canonical, shapes[i][0], shapes[i][1], 128, &random);
+        }
+    }
     struct tensor_file file;
     tensor_file_init(&file);
     for (uint32_t i = 0; i < TEST_WEIGHTS; i++) {

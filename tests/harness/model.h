@@ -28,6 +28,10 @@ struct test_model {
 /* test_model_write() - into FOLDER/NAME; the same seed gives the same numbers. */
 void test_model_write(struct test_model *model, const struct temp_folder *folder, const char *name,
                       uint64_t seed);
+/* test_model_write_sized() - the same with shapes of the caller's, (n, k) each. */
+void test_model_write_sized(struct test_model *model, const struct temp_folder *folder,
+                            const char *name, uint64_t seed,
+                            const uint32_t shapes[TEST_WEIGHTS][2]);
 void test_model_finish(struct test_model *model); /* memory only; the folder removes the files */
 
 /* test_folder_write() - a new folder of config.json and model.safetensors. */

@@ -60,6 +60,7 @@ void status_counts_read(const struct fixture *fixture, struct status_counts *ret
         .n_shared_launches = number(fixture, worker, "shared_launches"),
         .n_bad_messages = number(fixture, counters, "bad_messages"),
         .n_bad_framing = number(fixture, counters, "bad_framing"),
+        .n_endless = number(fixture, counters, "endless_messages"),
         .n_corrupt_lanes = number(fixture, worker, "corrupt_lanes"),
     };
     json_decref(document);

@@ -22,6 +22,7 @@ struct status_counts {
     uint64_t n_shared_launches;
     uint64_t n_bad_messages;
     uint64_t n_bad_framing;
+    uint64_t n_endless; /* messages on the control socket that were cut off */
     uint64_t n_corrupt_lanes;
 };
 

@@ -245,8 +245,10 @@ static void long_work_init(struct long_work *work, struct life *life)
     work->weight.struct_bytes = sizeof(work->weight);
     assert_int_equal(control_job(work->client, MSG_VERB_LOAD, "big", path, NULL), 0);
     assert_int_equal(gemmd_find_weight(work->client, "big/w", &work->weight), GEMMD_OK);
-    assert_int_equal(gemmd_buffer_alloc(work->client, 0, M_LONG * 4096ull, &work->x), GEMMD_OK);
-    assert_int_equal(gemmd_buffer_alloc(work->client, 0, M_LONG * 4096ull, &work->y), GEMMD_OK);
+    assert_int_equal(gemmd_buffer_alloc_host(work->client, 0, M_LONG * 4096ull, &work->x),
+                     GEMMD_OK);
+    assert_int_equal(gemmd_buffer_alloc_host(work->client, 0, M_LONG * 4096ull, &work->y),
+                     GEMMD_OK);
     for (uint32_t i = 0; i < N_LONG; i++) {
         gemms[i] = (struct gemmd_gemm)GEMMD_GEMM_INIT;
         gemms[i].weight = &work->weight;

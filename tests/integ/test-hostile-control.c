@@ -18,8 +18,10 @@
 #include "tests/harness/wire.h"
 #include "tests/integ/hostile_case.h"
 
-#define N_RESTARTS 200u
-#define GROWTH_KIB (16u * 1024u)
+#define N_RESTARTS   200u
+#define N_ENDLESS    20u
+#define N_FRAMES_MAX 1000000u
+#define GROWTH_KIB   (16u * 1024u)
 
 static int set_up(void **state)
 {
@@ -273,6 +275,34 @@ static void test_half_a_message(void **state)
     assert_int_equal(n_bad_framing(hostile), n_before);
 }
 
+/* Messages that never end: each sender is hung up on, and what it sent is not kept. */
+static void test_endless_messages(void **state)
+{
+    struct hostile *hostile = *state;
+    struct status_counts before;
+    struct status_counts after;
+    char token[SIDE_TOKEN_BYTES];
+    char letters[200];
+    memset(letters, 'e', sizeof(letters));
+    int fd = wire_session(&hostile->fixture, token);
+    status_counts_read(&hostile->fixture, &before);
+    uint64_t kib_before = hostile_resident_kib(hostile);
+    for (uint32_t i = 0; i < N_ENDLESS; i++) {
+        int raw = zmtp_connect(&hostile->fixture, token, sizeof(token));
+        uint8_t n_bytes = i % 2 == 0 ? 0 : sizeof(letters);
+        uint32_t n_frames = 0;
+        while (n_frames < N_FRAMES_MAX && zmtp_send_frame(raw, letters, n_bytes, true)) {
+            n_frames++;
+        }
+        assert_true(n_frames < N_FRAMES_MAX);
+        (void)close(raw);
+    }
+    assert_false(hostile_has_grown(hostile, kib_before, GROWTH_KIB));
+    assert_true(status_counts_reach(&hostile->fixture, offsetof(struct status_counts, n_endless),
+                                    before.n_endless + N_ENDLESS, SETTLE_SECONDS, &after));
+    (void)close(fd);
+}
+
 /* Over the cap libzmq hangs up on the sender; nobody else notices, and it may connect again. */
 static void test_oversized_frame(void **state)
 {
@@ -307,6 +337,7 @@ int main(void)
         CASE(test_req_socket),
         CASE(test_proxy),
         CASE(test_half_a_message),
+        CASE(test_endless_messages),
         CASE(test_oversized_frame),
     };
 #undef CASE

@@ -57,8 +57,8 @@ static void test_submit_does_not_wait(void **state)
     CLEAN_FREE gemmd_ticket_t *tickets = calloc(IN_FLIGHT_MAX, sizeof(*tickets));
     assert_non_null(tickets);
     assert_int_equal(gemmd_find_weight(client, "stuck/w", &weight), 0);
-    assert_int_equal(gemmd_buffer_alloc(client, 0, K * sizeof(float), &gemm.x), 0);
-    assert_int_equal(gemmd_buffer_alloc(client, 0, N * sizeof(float), &gemm.y), 0);
+    assert_int_equal(gemmd_buffer_alloc_host(client, 0, K * sizeof(float), &gemm.x), 0);
+    assert_int_equal(gemmd_buffer_alloc_host(client, 0, N * sizeof(float), &gemm.y), 0);
     gemm.weight = &weight;
     gemm.m = 1;
     assert_int_equal(gemmd_gemm(client, &gemm), 0);
@@ -76,6 +76,8 @@ static void test_submit_does_not_wait(void **state)
     for (uint32_t i = 0; i < IN_FLIGHT_MAX; i++) {
         assert_int_equal(gemmd_wait(client, tickets[i], GEMMD_WAIT_FOREVER, NULL), 0);
     }
+    gemmd_buffer_free(gemm.x);
+    gemmd_buffer_free(gemm.y);
     gemmd_close(client);
 }
 

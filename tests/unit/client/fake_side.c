@@ -46,6 +46,7 @@ static uint32_t make_buffer(struct fake_daemon *fake, struct fake_session *sessi
         return 0;
     }
     (void)!region_create(region, "fake", fake_has(fake, FAKE_SMALL_REGION) ? 1 : n_bytes);
+    reply->buffer.memory = SIDE_MEMORY_MEMFD;
     fds[0] = region->fd;
     return fake_has(fake, FAKE_NO_FDS) ? 0 : 1;
 }

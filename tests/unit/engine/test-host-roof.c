@@ -7,21 +7,33 @@
 #include "daemon/device/device.h"
 #include "daemon/device/host_roof.h"
 
+#define TRIES 5u
+
+static double open_and_close(void)
+{
+    struct device *device = NULL;
+    assert_int_equal(device_open("host", 0, 2, &device, NULL), 0);
+    double gbps = device->read_gbps;
+    assert_null(device_close(device));
+    return gbps;
+}
+
+/* A machine that is very busy may not be able to tell at once. */
 static void real_memory(void **state)
 {
     (void)state;
-    struct device *device = NULL;
     struct timespec begin;
     struct timespec end;
+    double gbps = 0;
     assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &begin), 0);
-    assert_int_equal(device_open("host", 0, 2, &device, NULL), 0);
+    for (uint32_t i = 0; i < TRIES && gbps == 0; i++) {
+        gbps = open_and_close();
+    }
     assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &end), 0);
-    assert_true(end.tv_sec - begin.tv_sec < 10);
-    /* 0.05 to 5000 GB/s: from two threads of a machine that is very busy to what none has. */
-    print_message("two threads read %.1f GB/s\n", device->read_gbps);
-    assert_true(device->read_gbps > 0.05);
-    assert_true(device->read_gbps < 5000);
-    assert_null(device_close(device));
+    print_message("two threads read %.1f GB/s\n", gbps);
+    assert_true(end.tv_sec - begin.tv_sec < 10 * (long)TRIES);
+    assert_true(gbps > 0.05); /* from two threads of a machine that is very busy ... */
+    assert_true(gbps < 5000); /* ... to what none has */
 }
 
 static void too_little_memory_is_unknown(void **state)

@@ -338,7 +338,7 @@ static void device_error_fails_only_its_batch(void **state)
     struct client client;
     start_client(&client, 14, 16);
     const struct weight *weight = wb.bench.weights[WEIGHT_INT4];
-    assert_int_equal(device_host_inject(wb.bench.device, STATUS_DEVICE_ERROR, 1), 0);
+    assert_int_equal(fault_inject(&wb.bench.device->fault, STATUS_DEVICE_ERROR, 1), 0);
     assert_int_equal(client_gemm(&client, weight, 1).status, STATUS_DEVICE_ERROR);
     assert_int_equal(client_gemm(&client, weight, 1).status, STATUS_OK);
     assert_true(bench_is_right(weight, &client.x, &client.y, 1));
@@ -363,7 +363,7 @@ static void lost_device_answers_everything(void **state)
     struct request_desc other =
         bench_desc(wb.bench.weights[WEIGHT_PLAIN], 10, 1, &clients[0].x, &clients[0].y);
     client_submit(&clients[0], &other);
-    assert_int_equal(device_host_inject(wb.bench.device, STATUS_DEVICE_LOST, 1), 0);
+    assert_int_equal(fault_inject(&wb.bench.device->fault, STATUS_DEVICE_LOST, 1), 0);
     gate_open(&wb);
     for (uint64_t id = 0; id < 11; id++) {
         struct request_result result = client_wait(&clients[id == 10 ? 0 : id % 2]);

@@ -88,8 +88,10 @@ void fill_request(struct msg_request *request, enum msg_verb verb)
         FILL_TEXT(request->load.name);
         FILL_TEXT(request->load.path);
         FILL_TEXT(request->load.device);
-        request->load.tp_rank = (uint32_t)random_bits();
-        request->load.tp_size = (uint32_t)random_bits();
+        request->load.shaping.tp_rank = (uint32_t)random_bits();
+        request->load.shaping.tp_size = (uint32_t)random_bits();
+        FILL_TEXT(request->load.shaping.fuse);
+        FILL_TEXT(request->load.shaping.split);
         return;
     case MSG_VERB_JOB_STATUS:
     case MSG_VERB_JOB_CANCEL:

@@ -88,11 +88,10 @@ static void test_bad_requests(void **state)
     request.path[0] = '\0';
     assert_int_equal(loader_start(f.loader, &request, &job_id, &f.why), STATUS_INVALID_ARGUMENT);
     request = request_of(LOADER_JOB_LOAD, "m");
-    request.tp_size = 2;
-    assert_int_equal(loader_start(f.loader, &request, &job_id, &f.why), STATUS_UNSUPPORTED);
-    request.tp_size = 1;
-    request.tp_rank = 1;
+    request.shaping.tp_size = 2;
+    request.shaping.tp_rank = 2;
     assert_int_equal(loader_start(f.loader, &request, &job_id, &f.why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(f.why.text, "rank 2 is out of range for a size of 2");
 }
 
 static void test_names_that_do_not_fit(void **state)

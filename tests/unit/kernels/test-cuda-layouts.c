@@ -1,5 +1,5 @@
-/* test-cuda-kmajor.c - the GPU's layout of last resort: every kind of weight comes back bit for
- * bit, for odd shapes too, and every byte is written. */
+/* test-cuda-layouts.c - the GPU's layouts: every kind of weight comes back bit for bit, for odd
+ * shapes too, and every byte is written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +7,8 @@
 #include "ipc/base/num.h"
 #include "kernel_case.h"
 #include "kernels/layout/cuda_kmajor.h"
+#include "kernels/layout/cuda_strip.h"
+#include "kernels/layout/strip.h"
 
 static void fill(void *array, uint64_t n_bytes, uint32_t mask, struct random *random)
 {
@@ -41,7 +43,8 @@ static void assert_same(const void *a, const void *b, uint64_t n_bytes)
     }
 }
 
-static void check_round_trip(const struct gk_desc *desc, struct random *random)
+static void check_round_trip(const struct gk_layout *layout, const struct gk_desc *desc,
+                             struct random *random)
 {
     struct gk_canonical canonical, back;
     struct sizes sizes = sizes_of(desc);
@@ -54,17 +57,17 @@ static void check_round_trip(const struct gk_desc *desc, struct random *random)
     fill(canonical.perm, sizes.perm, 255, random);
     fill(canonical.column_scales, sizes.column_scales, 255, random);
     fill(canonical.bias, sizes.bias, 255, random);
-    uint64_t size_bytes = cuda_kmajor_layout.packed_bytes(desc);
+    uint64_t size_bytes = layout->packed_bytes(desc);
     assert_int_equal(size_bytes % 256, 0);
     uint8_t *packed = aligned_alloc(64, size_bytes + 64);
     uint8_t *again = aligned_alloc(64, size_bytes);
     memset(packed, 0x5a, size_bytes + 64);
     memset(again, 0xa5, size_bytes);
-    cuda_kmajor_layout.pack(&canonical, packed);
-    cuda_kmajor_layout.pack(&canonical, again);
+    layout->pack(&canonical, packed);
+    layout->pack(&canonical, again);
     assert_memory_equal(packed, again, size_bytes);
     assert_int_equal(packed[size_bytes], 0x5a);
-    cuda_kmajor_layout.unpack(packed, &back);
+    layout->unpack(packed, &back);
     assert_same(canonical.codes, back.codes, sizes.codes);
     assert_same(canonical.scales, back.scales, sizes.scales);
     assert_same(canonical.zeros, back.zeros, sizes.zeros);
@@ -100,7 +103,7 @@ static void test_every_code_comes_back(void **state)
         uint32_t n = extents[i / ARRAY_LENGTH(extents)], k = extents[i % ARRAY_LENGTH(extents)];
         for (enum gk_code code = GK_CODE_F32; code <= GK_CODE_E2M1; code++) {
             struct gk_desc desc = desc_of(code, n, k, i);
-            check_round_trip(&desc, &random);
+            check_round_trip(&cuda_kmajor_layout, &desc, &random);
         }
     }
 }
@@ -125,11 +128,63 @@ static void test_codes_lie_k_by_k(void **state)
     gk_canonical_finish(&canonical);
 }
 
+static void test_strips_come_back(void **state)
+{
+    (void)state;
+    static const uint32_t ks[] = {1, 31, 64, 128, 200, 256, 300, 384, 4096, 4200};
+    static const uint32_t groups[] = {32, 64, 128, 256, UINT32_MAX};
+    struct random random = {5};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(ks) * ARRAY_LENGTH(groups); i++) {
+        uint32_t k = ks[i / ARRAY_LENGTH(groups)];
+        struct gk_desc desc = desc_of(GK_CODE_U4, 1 + 13 * (i % 4), k, i);
+        desc.group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], k);
+        assert_true(cuda_strip_u4_layout.fits(&desc));
+        check_round_trip(&cuda_strip_u4_layout, &desc, &random);
+    }
+}
+
+static void test_strips_decline(void **state)
+{
+    (void)state;
+    struct gk_desc desc = desc_int4(64, 192, 96, DTYPE_F16, DTYPE_NONE);
+    assert_false(cuda_strip_u4_layout.fits(&desc)); /* groups that a slice does not hold whole */
+    desc = desc_int4(64, 128, 128, DTYPE_F32, DTYPE_NONE);
+    assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc = desc_plain(64, 128, DTYPE_F16, DTYPE_NONE);
+    assert_false(cuda_strip_u4_layout.fits(&desc));
+}
+
+/* One code other than zero at a time: it must be where the picture of strip.h says. */
+static void test_codes_lie_as_fragments(void **state)
+{
+    (void)state;
+    enum { n = 32, k = 512 };
+    struct gk_desc desc = desc_int4(n, k, 128, DTYPE_F16, DTYPE_NONE);
+    struct gk_canonical canonical;
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    uint32_t *packed = aligned_alloc(64, cuda_strip_u4_layout.packed_bytes(&desc));
+    /* Row 16 + 9 is g 1, lower half; k 256 + 64 + 45 is unit 1 of slice 1, block 1, t 1, its sixth
+     * element: word 3, the odd half of the second pair. */
+    ((uint8_t *)canonical.codes)[25 * k + 365] = 5;
+    cuda_strip_u4_layout.pack(&canonical, packed);
+    uint64_t record_words = strip_align(2 * (STRIP_CODES_BYTES + 64)) / 4;
+    uint64_t at = record_words + STRIP_CODES_BYTES / 4 + STRIP_UNIT_BYTES / 4 + 4 * (4 * 1 + 1) + 3;
+    uint32_t nibble = 4 * (1 + 4); /* register 1, odd half */
+    assert_int_equal(packed[at], 5u << nibble << 3 | 5u >> (29 - nibble));
+    packed[at] = 0;
+    for (uint64_t i = 0; i < 2 * record_words; i++) {
+        assert_int_equal(packed[i], 0);
+    }
+    free(packed);
+    gk_canonical_finish(&canonical);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_code_comes_back),
-        cmocka_unit_test(test_codes_lie_k_by_k),
+        cmocka_unit_test(test_every_code_comes_back),  cmocka_unit_test(test_codes_lie_k_by_k),
+        cmocka_unit_test(test_strips_come_back),       cmocka_unit_test(test_strips_decline),
+        cmocka_unit_test(test_codes_lie_as_fragments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

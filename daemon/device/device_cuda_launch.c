@@ -1,0 +1,251 @@
+/* device_cuda_launch.c - launches on one stream, and how their end is seen.
+ *
+ * Behind each launch the stream writes its ticket into a word of page-locked memory. Looking at
+ * that word costs a cache hit, where cudaEventQuery() is a call into the driver; only the worker's
+ * own loop looks, so nothing blocks. A launch that faults never writes its ticket: every so many
+ * looks in vain the stream is asked for its error. At most two launches are in flight, so that the
+ * GPU finds the next one queued when it ends one, and what arrives meanwhile still shares the one
+ * after. */
+#include "daemon/device/device_cuda.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "ipc/base/error.h"
+#include "ipc/base/num.h"
+
+#define POLLS_PER_QUERY 4096u
+
+static uint64_t now_nsec(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- starting ---- */
+
+/* Append the launch and its ticket to the stream. 0 or a status. */
+static int enqueue(struct device_cuda *cuda, struct device_launch *launch, uint32_t ticket)
+{
+    uint64_t workspace_bytes = launch->kernel->workspace_bytes(&launch->gk.problem);
+    if (workspace_bytes > atomic_load_explicit(&cuda->scratch_bytes, memory_order_acquire)) {
+        return STATUS_DEVICE_ERROR; /* nobody reserved it */
+    }
+    launch->gk.workspace = (void *)(uintptr_t)cuda->scratch;
+    cudaError_t error = (cudaError_t)launch->kernel->enqueue(&launch->gk, cuda->stream);
+    if (error != cudaSuccess) {
+        return cuda_fail(cuda, error, launch->kernel->name, NULL);
+    }
+    CUresult written = cuda->driver->cuStreamWriteValue32(cuda->stream, cuda->flag_address, ticket,
+                                                          CU_STREAM_WRITE_VALUE_DEFAULT);
+    return written == CUDA_SUCCESS ? 0 : cuda_fail_driver(cuda, written, "a launch's end", NULL);
+}
+
+static int start(struct device_cuda *cuda, struct device_launch *launch, uint32_t ticket)
+{
+    int fault = fault_next(&cuda->base.fault);
+    if (fault == STATUS_DEVICE_LOST) {
+        atomic_store(&cuda->is_lost, true);
+    }
+    if (atomic_load_explicit(&cuda->is_lost, memory_order_relaxed)) {
+        return STATUS_DEVICE_LOST;
+    }
+    int r = fault != 0 ? fault : cuda_enter(cuda, NULL);
+    r = r != 0 ? r : enqueue(cuda, launch, ticket);
+    return r == STATUS_NO_SPACE ? STATUS_DEVICE_ERROR : r;
+}
+
+int cuda_launch(struct device *device, struct device_launch *launch)
+{
+    struct device_cuda *cuda = cuda_of(device);
+    if (cuda->n_flights == CUDA_LAUNCHES_MAX) {
+        return -EAGAIN; /* an answer, not a fault */
+    }
+    uint32_t i = (cuda->i_first + cuda->n_flights++) % CUDA_LAUNCHES_MAX;
+    struct cuda_flight *flight = &cuda->flights[i];
+    *flight = (struct cuda_flight){.launch = launch, .ticket = ++cuda->last_ticket};
+    launch->start_nsec = now_nsec();
+    int r = start(cuda, launch, flight->ticket);
+    flight->result = r == 0 ? -EAGAIN : r;
+    return 0;
+}
+
+/* ---- ending ---- */
+
+/* Tickets count up and wrap. */
+static bool is_reached(const struct device_cuda *cuda, uint32_t ticket)
+{
+    return (int32_t)(atomic_load_explicit(cuda->flag, memory_order_acquire) - ticket) >= 0;
+}
+
+/* Ask the stream whether it still lives. */
+static void query(struct device_cuda *cuda)
+{
+    cudaError_t error = cudaSetDevice(cuda->ordinal);
+    error = error != cudaSuccess ? error : cudaStreamQuery(cuda->stream);
+    if (error != cudaSuccess && error != cudaErrorNotReady) {
+        (void)cuda_fail(cuda, error, "a launch", NULL);
+    }
+}
+
+/* What became of a flight; -EAGAIN: nothing yet. */
+static int result_of(struct device_cuda *cuda, const struct cuda_flight *flight)
+{
+    if (flight->result != -EAGAIN) {
+        return flight->result;
+    }
+    if (is_reached(cuda, flight->ticket)) {
+        return 0;
+    }
+    if (++cuda->n_polls % POLLS_PER_QUERY == 0) {
+        query(cuda);
+    }
+    bool is_lost = atomic_load_explicit(&cuda->is_lost, memory_order_relaxed);
+    return is_lost ? STATUS_DEVICE_LOST : -EAGAIN;
+}
+
+struct device_launch *cuda_poll(struct device *device)
+{
+    struct device_cuda *cuda = cuda_of(device);
+    if (cuda->n_flights == 0) {
+        return NULL;
+    }
+    const struct cuda_flight *flight = &cuda->flights[cuda->i_first];
+    int result = result_of(cuda, flight);
+    if (result == -EAGAIN) {
+        return NULL;
+    }
+    struct device_launch *launch = flight->launch;
+    cuda->i_first = (cuda->i_first + 1) % CUDA_LAUNCHES_MAX;
+    cuda->n_flights--;
+    launch->result = result;
+    launch->end_nsec = now_nsec();
+    launch->start_nsec = num_max(launch->start_nsec, cuda->last_end_nsec);
+    cuda->last_end_nsec = launch->end_nsec;
+    return launch;
+}
+
+/* ---- apart from the worker ---- */
+
+/* One block of device memory: x, y and workspace of a launch whose rows are CPU memory. */
+struct alone {
+    uint8_t *memory;
+    uint64_t x_row_bytes;
+    uint64_t y_row_bytes;
+    uint64_t x_offset;
+    uint64_t y_offset;
+    const void *x_rows[GK_BATCH_ROWS_MAX];
+    void *y_rows[GK_BATCH_ROWS_MAX];
+};
+
+static cudaError_t place_rows(struct alone *alone, const struct gk_kernel *kernel,
+                              const struct gk_problem *problem)
+{
+    alone->x_row_bytes = (uint64_t)problem->desc.k * dtype_bytes(problem->x_dtype);
+    alone->y_row_bytes = (uint64_t)problem->desc.n * dtype_bytes(problem->y_dtype);
+    alone->x_offset = num_align_up(kernel->workspace_bytes(problem), 256);
+    alone->y_offset = num_align_up(alone->x_offset + problem->m * alone->x_row_bytes, 256);
+    uint64_t total_bytes = alone->y_offset + problem->m * alone->y_row_bytes;
+    cudaError_t error = cudaMalloc((void **)&alone->memory, total_bytes);
+    for (uint32_t i = 0; error == cudaSuccess && i < problem->m; i++) {
+        alone->x_rows[i] = alone->memory + alone->x_offset + i * alone->x_row_bytes;
+        alone->y_rows[i] = alone->memory + alone->y_offset + i * alone->y_row_bytes;
+    }
+    return error;
+}
+
+static cudaError_t run_placed(struct device_cuda *cuda, const struct gk_kernel *kernel,
+                              const struct gk_launch *launch, const struct alone *alone)
+{
+    struct gk_launch placed = *launch;
+    placed.x_rows = alone->x_rows;
+    placed.y_rows = alone->y_rows;
+    placed.workspace = alone->memory;
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; error == cudaSuccess && i < launch->problem.m; i++) {
+        error = cudaMemcpyAsync(alone->memory + alone->x_offset + i * alone->x_row_bytes,
+                                launch->x_rows[i], alone->x_row_bytes, cudaMemcpyHostToDevice,
+                                cuda->copy_stream);
+    }
+    if (error == cudaSuccess) {
+        error = (cudaError_t)kernel->enqueue(&placed, cuda->copy_stream);
+    }
+    for (uint32_t i = 0; error == cudaSuccess && i < launch->problem.m; i++) {
+        error = cudaMemcpyAsync(launch->y_rows[i], alone->y_rows[i], alone->y_row_bytes,
+                                cudaMemcpyDeviceToHost, cuda->copy_stream);
+    }
+    return error == cudaSuccess ? cudaStreamSynchronize(cuda->copy_stream) : error;
+}
+
+int cuda_run_alone(struct device *device, const struct gk_kernel *kernel, struct gk_launch *launch,
+                   struct reason *why)
+{
+    struct device_cuda *cuda = cuda_of(device);
+    int r = cuda_enter(cuda, why);
+    if (r != 0) {
+        return r;
+    }
+    struct alone alone = {.memory = NULL};
+    cudaError_t error = place_rows(&alone, kernel, &launch->problem);
+    if (error == cudaSuccess) {
+        error = run_placed(cuda, kernel, launch, &alone);
+    }
+    (void)cudaFree(alone.memory);
+    return error == cudaSuccess ? 0 : cuda_fail(cuda, error, kernel->name, why);
+}
+
+/* ---- setting up ---- */
+
+static int make_flag(struct device_cuda *cuda, struct reason *why)
+{
+    void *address;
+    cudaError_t error = cudaHostAlloc(&cuda->flag_memory, sizeof(*cuda->flag),
+                                      cudaHostAllocMapped | cudaHostAllocPortable);
+    if (error != cudaSuccess) {
+        return cuda_fail(cuda, error, "page-locking a flag", why);
+    }
+    cuda->flag = cuda->flag_memory;
+    atomic_init(cuda->flag, 0);
+    error = cudaHostGetDevicePointer(&address, cuda->flag_memory, 0);
+    cuda->flag_address = (CUdeviceptr)(uintptr_t)address;
+    return error == cudaSuccess ? 0 : cuda_fail(cuda, error, "mapping a flag", why);
+}
+
+/* A kernel that this device cannot run says so by its own can_implement(); the others must load. */
+static int load_kernels(struct device_cuda *cuda, struct reason *why)
+{
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        cudaError_t error = (cudaError_t)kernels[i]->load();
+        if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+            (void)cudaGetLastError();
+            continue;
+        }
+        if (error != cudaSuccess) {
+            return cuda_fail(cuda, error, kernels[i]->name, why);
+        }
+    }
+    return 0;
+}
+
+int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
+{
+    cudaError_t error = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
+    if (error != cudaSuccess) {
+        return cuda_fail(cuda, error, "making a stream", why);
+    }
+    int r = make_flag(cuda, why);
+    return r != 0 ? r : load_kernels(cuda, why);
+}
+
+void cuda_launch_finish(struct device_cuda *cuda)
+{
+    if (cuda->stream != NULL) {
+        (void)cudaStreamSynchronize(cuda->stream);
+        (void)cudaStreamDestroy(cuda->stream);
+    }
+    (void)cudaFreeHost(cuda->flag_memory);
+}

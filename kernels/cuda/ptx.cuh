@@ -1,0 +1,94 @@
+/* ptx.cuh - every inline PTX instruction of the house, one function each, named after it. */
+#pragma once
+
+#include <stdint.h>
+
+/* Copy to shared memory behind the thread's back; the bytes are there for this thread after
+ * cp_async_wait(). 16 bytes bypass the L1 cache. */
+template <int n_bytes> __device__ __forceinline__ void cp_async(uint32_t shared, const void *global)
+{
+    if constexpr (n_bytes == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global));
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global),
+                     "n"(n_bytes));
+    }
+}
+
+__device__ __forceinline__ void cp_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Wait until at most n_pending groups of this thread are in flight. */
+template <int n_pending> __device__ __forceinline__ void cp_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(n_pending) : "memory");
+}
+
+__device__ __forceinline__ uint4 ld_shared_v4(uint32_t shared)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(shared));
+    return v;
+}
+
+__device__ __forceinline__ uint2 ld_shared_v2(uint32_t shared)
+{
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(shared));
+    return v;
+}
+
+__device__ __forceinline__ uint32_t ld_shared(uint32_t shared)
+{
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(shared));
+    return v;
+}
+
+/* (word & mask) | bits in one instruction. */
+template <uint32_t mask, uint32_t bits>
+__device__ __forceinline__ uint32_t lop3_and_or(uint32_t word)
+{
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "n"(mask), "n"(bits));
+    return result;
+}
+
+/* d += a b: a is 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8 in f32. */
+__device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
+                                                  const uint32_t (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4],
+                                                 const uint32_t (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Programmatic dependent launch: wait until what the kernel before wrote is visible; let the next
+ * kernel start its prologue. No-ops before Hopper, where kernels never overlap. */
+__device__ __forceinline__ void griddepcontrol_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void griddepcontrol_launch_dependents()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}

@@ -1,0 +1,446 @@
+/* strip_gemm.cu - weight-only integer GEMM for few rows of x (m <= 16), sm_80 and later.
+ *
+ *   y[i, j] = sum_g scale[j, g] * sum_{k in g} x[i, k] * (code[j, k] - zero[j, g])
+ *
+ * At these sizes the weight is read once and everything else must hide behind that. So:
+ *
+ * Operands. Weights are the A operand of mma.m16n8k16 (16 rows of W), x is B (8 rows of x; two of
+ * them for m > 8). x stays in registers: a warp loads the B fragments of its 256 k once a step,
+ * straight from the rows as they lie in memory; the layout (strip.h) permutes k to allow it.
+ *
+ * Work. A CTA owns whole strips of 16 rows, dealt out in turn (strip = cta + i * grid), so that all
+ * SMs read one moving window. k is split over the warps (256 each, 4096 a step) and over time.
+ * There is no split over CTAs: the order of additions depends on k alone.
+ *
+ * Feed. Each lane copies its own 16-byte words into its own places of shared memory with cp.async,
+ * two strips ahead, and reads back only what it copied: no barrier of any kind in the loop.
+ *
+ * Sums (bits of y): a group of 128 k or less is one chain of mma in k order, from
+ * -(offset + zero) * sum(x), where offset is what the dequantised codes carry; then
+ * s = fma(acc, scale, s) over the groups of a slice; a warp adds its slices over the steps in its
+ * own place of shared memory; warps are added in order; then column scale, bias, rounding.
+ *
+ * Dequantisation, 8 codes in 4 LOP3 and 3 shifts. bf16: a nibble masked into the mantissa of 16.0
+ * is 16 + code. f16: left alone it is the subnormal code * 2^-21, exact, without an offset; the sum
+ * is scaled back at the end.
+ *
+ * Infinities and NaN in x make every element of that row of y NaN: the offset's sum turns an
+ * infinity into NaN.
+ *
+ * Shared memory: n_stages x warp x (2 KiB codes + scales + zeros), then a round's partial sums,
+ * strip x warp x 512 bytes for each 8 rows of x. When a CTA's strips do not fit, they go in rounds,
+ * each loading x again. */
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/strip_gemm.h"
+#include "kernels/cuda/strip_x.cuh"
+
+namespace {
+
+/* ---- one slice of one strip ---------------------------------------------------------------------
+ */
+
+/* Scales of rows g and g + 8, a word a group. */
+template <int n_groups>
+__device__ __forceinline__ void read_scales(uint32_t scales, uint32_t (&pairs)[n_groups])
+{
+    if constexpr (n_groups == 2) {
+        uint2 v = ld_shared_v2(scales);
+        pairs[0] = v.x;
+        pairs[1] = v.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < n_groups; i += 4) {
+            uint4 v = ld_shared_v4(scales + i / 4 * 512);
+            pairs[i] = v.x;
+            pairs[i + 1] = v.y;
+            pairs[i + 2] = v.z;
+            pairs[i + 3] = v.w;
+        }
+    }
+}
+
+/* -(offset + zero) of rows g and g + 8 for a group, in the unit of the dequantised codes. */
+template <typename traits>
+__device__ __forceinline__ float2 read_offsets(uint32_t zeros, int i_group)
+{
+    uint32_t word = ld_shared(zeros + i_group / 2 * 4) >> i_group % 2 * 16;
+    return make_float2(-(traits::offset + static_cast<float>(word & 0xff)) * traits::unit,
+                       -(traits::offset + static_cast<float>(word >> 8 & 0xff)) * traits::unit);
+}
+
+/* offsets: used by weights with zero points only. */
+template <int n_groups, bool has_zeros>
+__device__ __forceinline__ void start_group(const x_slice<n_groups> &x, int i_group,
+                                            const float2 &offsets, float (&acc)[4])
+{
+    float a = x.starts[i_group][0];
+    float b = x.starts[i_group][1];
+    acc[0] = has_zeros ? offsets.x * a : a;
+    acc[1] = has_zeros ? offsets.x * b : b;
+    acc[2] = has_zeros ? offsets.y * a : a;
+    acc[3] = has_zeros ? offsets.y * b : b;
+}
+
+__device__ __forceinline__ void end_group(const float (&acc)[4], const float2 &scales,
+                                          float (&sum)[4])
+{
+    sum[0] = fmaf(acc[0], scales.x, sum[0]);
+    sum[1] = fmaf(acc[1], scales.x, sum[1]);
+    sum[2] = fmaf(acc[2], scales.y, sum[2]);
+    sum[3] = fmaf(acc[3], scales.y, sum[3]);
+}
+
+template <typename traits, int n_m8, int n_groups, bool has_zeros>
+__device__ __forceinline__ void multiply_slice(const strip_args &args, const warp_id &id,
+                                               uint32_t stage, const x_slice<n_groups> (&x)[n_m8],
+                                               float (&sums)[n_m8][4])
+{
+    constexpr int tiles_per_group = n_tiles_k / n_groups;
+    bool is_bf16 = args.scale_dtype == DTYPE_BF16;
+    uint32_t pairs[n_groups];
+    read_scales<n_groups>(scales_of<n_groups>(stage, id), pairs);
+    float acc[n_m8][4];
+#pragma unroll
+    for (int i_unit = 0; i_unit < n_units; i_unit++) {
+        uint4 v = ld_shared_v4(stage + i_unit * STRIP_UNIT_BYTES);
+        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int i_word = 0; i_word < 4; i_word++) {
+            int i_tile = 4 * i_unit + i_word;
+            int i_group = i_tile / tiles_per_group;
+            if (i_tile % tiles_per_group == 0) {
+                float2 offsets = make_float2(0, 0);
+                if constexpr (has_zeros) {
+                    offsets = read_offsets<traits>(zeros_of<n_groups>(stage, id), i_group);
+                }
+                for (int i = 0; i < n_m8; i++) {
+                    start_group<n_groups, has_zeros>(x[i], i_group, offsets, acc[i]);
+                }
+            }
+            uint32_t a[4];
+            dequant<traits>(words[i_word], a);
+            for (int i = 0; i < n_m8; i++) {
+                traits::mma(acc[i], a, x[i].fragments[i_tile]);
+            }
+            if (i_tile % tiles_per_group == tiles_per_group - 1) {
+                float2 pair = widen_pair(pairs[i_group], is_bf16);
+                for (int i = 0; i < n_m8; i++) {
+                    end_group(acc[i], pair, sums[i]);
+                }
+            }
+        }
+    }
+}
+
+/* ---- partial sums and the end of a round --------------------------------------------------------
+ */
+
+/* A lane's place for a strip of the round: 4 floats, 32 lanes side by side. */
+template <int n_m8>
+__device__ __forceinline__ float4 *partial(float4 *partials, const warp_id &id, uint32_t i_strip,
+                                           uint32_t warp, int i_m8)
+{
+    return partials + ((i_strip * id.n_warps + warp) * n_m8 + i_m8) * 32;
+}
+
+template <int n_m8>
+__device__ __forceinline__ void keep(float4 *partials, const warp_id &id, uint32_t i_strip,
+                                     bool is_first, const float (&sums)[n_m8][4])
+{
+#pragma unroll
+    for (int i = 0; i < n_m8; i++) {
+        float4 *place = partial<n_m8>(partials, id, i_strip, id.warp, i) + id.lane;
+        float4 before = is_first ? make_float4(0, 0, 0, 0) : *place;
+        *place = make_float4(before.x + sums[i][0], before.y + sums[i][1], before.z + sums[i][2],
+                             before.w + sums[i][3]);
+    }
+}
+
+template <typename traits>
+__device__ __forceinline__ void store_y(const strip_args &args, uint32_t i_n, uint32_t i_m,
+                                        float total)
+{
+    if (i_n >= args.n || i_m >= args.m) {
+        return;
+    }
+    total *= 1.0f / traits::unit;
+    if (args.column_scales != nullptr) {
+        float scale = args.column_scales[i_n];
+        total = args.is_column_divisor ? __fdiv_rn(total, scale) : total * scale;
+    }
+    if (args.bias != nullptr) {
+        total += load_elem(args.bias, args.bias_dtype, i_n);
+    }
+    store_elem(args.y_rows[i_m], args.y_dtype, i_n, total);
+}
+
+/* Add up the warps, in order, and write y. For one or two rows of x: an element a thread, since
+ * most of the partial sums are of rows that are not there. */
+template <typename traits, int n_m8>
+__device__ __forceinline__ void finish_few(const strip_args &args, const warp_id &id,
+                                           const float4 *partials, uint32_t first_strip,
+                                           uint32_t n_strips)
+{
+    uint32_t i_row = threadIdx.x % STRIP_N;
+    for (uint32_t i = threadIdx.x / STRIP_N; i < n_strips * args.m; i += blockDim.x / STRIP_N) {
+        uint32_t i_m = args.m == 1 ? 0 : i % 2;
+        uint32_t i_strip = args.m == 1 ? i : i / 2;
+        uint32_t i_n = (blockIdx.x + (first_strip + i_strip) * gridDim.x) * STRIP_N + i_row;
+        const float *place = &partials[i_strip * id.n_warps * n_m8 * 32 + i_row % 8 * 4].x;
+        place += i_row / 8 * 2 + i_m;
+        float total = 0;
+#pragma unroll 16
+        for (uint32_t warp = 0; warp < id.n_warps; warp++) {
+            total += place[warp * n_m8 * 128];
+        }
+        store_y<traits>(args, i_n, i_m, total);
+    }
+}
+
+/* The same for more: a lane's place a thread. */
+template <typename traits, int n_m8>
+__device__ __forceinline__ void finish_many(const strip_args &args, const warp_id &id,
+                                            const float4 *partials, uint32_t first_strip,
+                                            uint32_t n_strips)
+{
+    for (uint32_t i = threadIdx.x; i < n_strips * n_m8 * 32; i += blockDim.x) {
+        uint32_t lane = i % 32;
+        uint32_t i_strip = i / (32 * n_m8);
+        uint32_t i_m = i / 32 % n_m8 * 8 + lane % 4 * 2;
+        uint32_t i_n = (blockIdx.x + (first_strip + i_strip) * gridDim.x) * STRIP_N + lane / 4;
+        const float4 *place = partials + i_strip * id.n_warps * n_m8 * 32 + i % (32 * n_m8);
+        float4 total = make_float4(0, 0, 0, 0);
+#pragma unroll 16
+        for (uint32_t warp = 0; warp < id.n_warps; warp++) {
+            float4 v = place[warp * n_m8 * 32];
+            total = make_float4(total.x + v.x, total.y + v.y, total.z + v.z, total.w + v.w);
+        }
+        store_y<traits>(args, i_n, i_m, total.x);
+        store_y<traits>(args, i_n, i_m + 1, total.y);
+        store_y<traits>(args, i_n + 8, i_m, total.z);
+        store_y<traits>(args, i_n + 8, i_m + 1, total.w);
+    }
+}
+
+/* ---- the kernel --------------------------------------------------------------------------------
+ */
+
+/* Fill all stages but one. */
+template <int n_groups, bool has_zeros>
+__device__ __forceinline__ void prime(const strip_args &args, const warp_id &id, cursor &at,
+                                      uint32_t first_stage, uint32_t stage_bytes)
+{
+#pragma unroll
+    for (int i = 0; i < n_stages - 1; i++) {
+        fetch<n_groups, has_zeros>(args, id, at, first_stage + i * stage_bytes);
+    }
+}
+
+template <typename traits, int n_m8, int n_groups, bool has_zeros>
+__global__ void __launch_bounds__(512, 1) strip_gemm(const __grid_constant__ strip_args args)
+{
+    using size = sizes<n_groups, has_zeros>;
+    extern __shared__ __align__(16) uint8_t shared[];
+    warp_id id = this_warp();
+    uint32_t stage_bytes = id.n_warps * size::stage;
+    uint32_t first_stage = static_cast<uint32_t>(__cvta_generic_to_shared(shared)) +
+                           id.warp * size::stage + id.lane * 16;
+    uint32_t last_stage = first_stage + (n_stages - 1) * stage_bytes;
+    float4 *partials = reinterpret_cast<float4 *>(shared + n_stages * stage_bytes);
+
+    /* A launch that overlaps the one before has time for weights and none to lose for x; alone, x
+     * must not queue behind the weights. */
+    cursor at = {};
+    cursor_seek<n_groups, has_zeros>(args, id, at);
+    bool is_primed = args.may_overlap;
+    if (is_primed) {
+        prime<n_groups, has_zeros>(args, id, at, first_stage, stage_bytes);
+        griddepcontrol_launch_dependents();
+        griddepcontrol_wait();
+    }
+    uint32_t stage = first_stage;
+    uint32_t free_stage = last_stage;
+    uint32_t n_own = own_strips(args);
+    x_slice<n_groups> x[n_m8];
+    for (uint32_t first_strip = 0; first_strip < n_own; first_strip += args.n_round_strips) {
+        uint32_t n_strips = min(args.n_round_strips, n_own - first_strip);
+        for (uint32_t i_slice = id.warp; i_slice < args.n_slices; i_slice += STRIP_STEP_SLICES) {
+            if (first_strip == 0 || args.n_slices > STRIP_STEP_SLICES) {
+#pragma unroll
+                for (int i = 0; i < n_m8; i++) {
+                    load_fragments(args, id, i_slice, 8 * i, x[i]);
+                }
+                if (!is_primed) {
+                    prime<n_groups, has_zeros>(args, id, at, first_stage, stage_bytes);
+                    is_primed = true;
+                }
+#pragma unroll
+                for (int i = 0; i < n_m8; i++) {
+                    sum_groups<traits, n_groups, has_zeros>(x[i]);
+                }
+            }
+            for (uint32_t i_strip = 0; i_strip < n_strips; i_strip++) {
+                cp_async_wait<n_stages - 2>();
+                fetch<n_groups, has_zeros>(args, id, at, free_stage);
+                float sums[n_m8][4] = {};
+                multiply_slice<traits, n_m8, n_groups, has_zeros>(args, id, stage, x, sums);
+                keep<n_m8>(partials, id, i_strip, i_slice == id.warp, sums);
+                free_stage = stage;
+                stage = stage == last_stage ? first_stage : stage + stage_bytes;
+            }
+        }
+        __syncthreads();
+        if (args.m <= 2) {
+            finish_few<traits, n_m8>(args, id, partials, first_strip, n_strips);
+        } else {
+            finish_many<traits, n_m8>(args, id, partials, first_strip, n_strips);
+        }
+        if (n_own - first_strip > args.n_round_strips) {
+            __syncthreads();
+        }
+    }
+}
+
+/* ---- launching ---------------------------------------------------------------------------------
+ */
+
+using kernel_function = void (*)(strip_args);
+
+struct instance {
+    uint8_t x_dtype;
+    uint8_t n_m8;
+    uint8_t n_groups;
+    bool has_zeros;
+    kernel_function function;
+    uint32_t stage_of_warp_bytes;
+};
+
+template <typename traits, int n_m8, int n_groups, bool has_zeros>
+constexpr instance make_instance(uint8_t x_dtype)
+{
+    return {x_dtype,
+            n_m8,
+            n_groups,
+            has_zeros,
+            strip_gemm<traits, n_m8, n_groups, has_zeros>,
+            sizes<n_groups, has_zeros>::stage};
+}
+
+#define INSTANCES(traits, dtype)                                                                   \
+    make_instance<traits, 1, 2, false>(dtype), make_instance<traits, 1, 2, true>(dtype),           \
+        make_instance<traits, 2, 2, false>(dtype), make_instance<traits, 2, 2, true>(dtype),       \
+        make_instance<traits, 1, 4, false>(dtype), make_instance<traits, 1, 4, true>(dtype),       \
+        make_instance<traits, 2, 4, false>(dtype), make_instance<traits, 2, 4, true>(dtype),       \
+        make_instance<traits, 1, 8, false>(dtype), make_instance<traits, 1, 8, true>(dtype),       \
+        make_instance<traits, 2, 8, false>(dtype), make_instance<traits, 2, 8, true>(dtype)
+
+const instance instances[] = {INSTANCES(traits_bf16, DTYPE_BF16), INSTANCES(traits_f16, DTYPE_F16)};
+
+const instance *find_instance(const strip_args &args)
+{
+    uint32_t n_m8 = args.m > 8 ? 2 : 1;
+    for (const instance &one : instances) {
+        if (one.x_dtype == args.x_dtype && one.n_m8 == n_m8 &&
+            one.n_groups == args.n_slice_groups && one.has_zeros == (args.has_zeros != 0)) {
+            return &one;
+        }
+    }
+    return nullptr;
+}
+
+/* What the launcher knows of a device; filled in by strip_gemm_load(). */
+struct device_limits {
+    uint32_t n_sms;
+    uint32_t shared_bytes; /* a CTA may have */
+};
+
+constexpr int n_devices_max = 64;
+device_limits limits_of_device[n_devices_max];
+
+cudaError_t query_limits(int *ret_device)
+{
+    int device, n_sms, shared_bytes;
+    cudaError_t r = cudaGetDevice(&device);
+    if (r == cudaSuccess) {
+        r = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
+    }
+    if (r == cudaSuccess) {
+        r = cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    if (r == cudaSuccess && device >= n_devices_max) {
+        r = cudaErrorInvalidDevice;
+    }
+    if (r == cudaSuccess) {
+        limits_of_device[device] = {static_cast<uint32_t>(n_sms),
+                                    static_cast<uint32_t>(shared_bytes)};
+        *ret_device = device;
+    }
+    return r;
+}
+
+/* Few warps a CTA (short k) leave room for more CTAs an SM, each with its share of the memory. */
+struct shape_of_launch {
+    uint32_t n_ctas;
+    uint32_t n_threads;
+    uint32_t shared_bytes;
+};
+
+shape_of_launch plan(const device_limits &limits, const instance &one, strip_args &args)
+{
+    uint32_t n_warps = args.n_slices < STRIP_STEP_SLICES ? args.n_slices : STRIP_STEP_SLICES;
+    uint32_t n_ctas_per_sm = STRIP_STEP_SLICES / n_warps;
+    uint32_t n_ctas = limits.n_sms * n_ctas_per_sm;
+    n_ctas = n_ctas < args.n_strips ? n_ctas : args.n_strips;
+    uint32_t reserved = 1024 * n_ctas_per_sm; /* the system's own, a CTA */
+    uint32_t budget = (limits.shared_bytes + 1024 - reserved) / n_ctas_per_sm;
+    uint32_t stages_bytes = n_stages * n_warps * one.stage_of_warp_bytes;
+    uint32_t strip_bytes = n_warps * one.n_m8 * 512;
+    uint32_t n_own = (args.n_strips + n_ctas - 1) / n_ctas;
+    uint32_t n_fit = (budget - stages_bytes) / strip_bytes;
+    args.n_round_strips = n_own < n_fit ? n_own : n_fit;
+    args.n_own_min = args.n_strips / n_ctas;
+    args.n_own_extra = args.n_strips % n_ctas;
+    return {n_ctas, 32 * n_warps, stages_bytes + args.n_round_strips * strip_bytes};
+}
+
+} // namespace
+
+int strip_gemm_load(void)
+{
+    int device = 0;
+    cudaError_t r = query_limits(&device);
+    for (const instance &one : instances) {
+        if (r == cudaSuccess) {
+            r = cudaFuncSetAttribute(reinterpret_cast<const void *>(one.function),
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(limits_of_device[device].shared_bytes));
+        }
+    }
+    return r;
+}
+
+int strip_gemm_enqueue(struct strip_args *args, bool may_overlap, void *stream)
+{
+    int device;
+    cudaError_t r = cudaGetDevice(&device);
+    const instance *one = find_instance(*args);
+    if (r != cudaSuccess || one == nullptr) {
+        return r != cudaSuccess ? r : cudaErrorInvalidValue;
+    }
+    const device_limits &limits = limits_of_device[device];
+    shape_of_launch shape = plan(limits, *one, *args);
+    args->may_overlap = may_overlap;
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = shape.n_ctas;
+    config.blockDim = shape.n_threads;
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    void *parameters[] = {args};
+    return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(one->function), parameters);
+}

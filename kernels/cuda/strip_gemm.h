@@ -1,0 +1,23 @@
+/* strip_gemm.h - launching strip_gemm.cu. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "kernels/cuda/strip_args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* strip_gemm_load() - load every instance onto the current device and allow it its shared
+ * memory. Once a device, before the first launch. 0 or a cudaError. */
+int strip_gemm_load(void);
+
+/* strip_gemm_enqueue() - y = x W^T on a stream (cudaStream_t). may_overlap: start while the kernel
+ * before is still ending, which must not write the weight (programmatic dependent launch). 0 or a
+ * cudaError. */
+int strip_gemm_enqueue(struct strip_args *args, bool may_overlap, void *stream);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,86 @@
+/* strip_types.cuh - what strip_gemm.cu does with element types: dequantisation, widening,
+ * narrowing.
+ */
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ipc/base/dtype.h"
+#include "kernels/cuda/ptx.cuh"
+
+namespace {
+
+/* magic: what a masked nibble is or-ed with; offset_ones: a pair of the factor by which sum(x)
+ * enters a group for the symmetric zero point; offset: what a code carries beside itself, in units
+ * of unit. */
+struct traits_bf16 {
+    static constexpr uint32_t magic = 0x41804180u;           /* 16.0 */
+    static constexpr uint32_t minus_symmetric = 0xc1c0c1c0u; /* -(16 + 8) */
+    static constexpr uint32_t one = 0x3f803f80u;
+    static constexpr float offset = 16.0f;
+    static constexpr float unit = 1.0f;
+    static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4],
+                                               const uint32_t (&b)[2])
+    {
+        mma_m16n8k16_bf16(d, a, b);
+    }
+};
+
+struct traits_f16 {
+    static constexpr uint32_t magic = 0;                     /* subnormal: code * 2^-21 */
+    static constexpr uint32_t minus_symmetric = 0x80408040u; /* -8 * 2^-21 */
+    static constexpr uint32_t one = 0x3c003c00u;
+    static constexpr float offset = 0.0f;
+    static constexpr float unit = 0x1p-21f;
+    static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4],
+                                               const uint32_t (&b)[2])
+    {
+        mma_m16n8k16_f16(d, a, b);
+    }
+};
+
+/* The A fragment of a word of the layout. */
+template <typename traits> __device__ __forceinline__ void dequant(uint32_t word, uint32_t (&a)[4])
+{
+    constexpr uint32_t mask = 0x00780078u;
+    a[0] = lop3_and_or<mask, traits::magic>(word);
+    a[1] = lop3_and_or<mask, traits::magic>(word >> 4);
+    a[2] = lop3_and_or<mask, traits::magic>(word >> 8);
+    a[3] = lop3_and_or<mask, traits::magic>(__funnelshift_r(word, word, 12));
+}
+
+__device__ __forceinline__ float2 widen_pair(uint32_t pair, bool is_bf16)
+{
+    if (is_bf16) {
+        return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+    }
+    return __half22float2(*reinterpret_cast<const __half2 *>(&pair));
+}
+
+__device__ float load_elem(const void *array, uint32_t dtype, uint32_t index)
+{
+    if (dtype == DTYPE_F32) {
+        return static_cast<const float *>(array)[index];
+    }
+    if (dtype == DTYPE_F16) {
+        return __half2float(static_cast<const __half *>(array)[index]);
+    }
+    return __bfloat162float(static_cast<const __nv_bfloat16 *>(array)[index]);
+}
+
+/* Every NaN becomes the canonical quiet one of its type. */
+__device__ void store_elem(void *array, uint32_t dtype, uint32_t index, float value)
+{
+    bool is_nan = value != value;
+    if (dtype == DTYPE_F32) {
+        static_cast<float *>(array)[index] = is_nan ? __uint_as_float(0x7fc00000u) : value;
+        return;
+    }
+    uint16_t bits = dtype == DTYPE_F16 ? __half_as_ushort(__float2half_rn(value))
+                                       : __bfloat16_as_ushort(__float2bfloat16_rn(value));
+    uint16_t nan = dtype == DTYPE_F16 ? 0x7e00u : 0x7fc0u;
+    static_cast<uint16_t *>(array)[index] = is_nan ? nan : bits;
+}
+
+} // namespace

@@ -1,0 +1,89 @@
+/* strip_x.cuh - rows of x as B fragments in registers, for strip_gemm.cu. */
+#pragma once
+
+#include "kernels/cuda/strip_feed.cuh"
+#include "kernels/cuda/strip_types.cuh"
+
+namespace {
+
+/* The B fragments of a slice, and for each group the factors with which it starts: for symmetric
+ * weights -(offset + zero) * sum(x), else sum(x); columns 2t and 2t + 1 of the fragment. */
+template <int n_groups> struct x_slice {
+    uint32_t fragments[n_tiles_k][2];
+    float starts[n_groups][2];
+};
+
+template <int n_groups>
+__device__ __forceinline__ void set_block(x_slice<n_groups> &x, int i_block, const uint4 &v)
+{
+    x.fragments[2 * i_block][0] = v.x;
+    x.fragments[2 * i_block][1] = v.y;
+    x.fragments[2 * i_block + 1][0] = v.z;
+    x.fragments[2 * i_block + 1][1] = v.w;
+}
+
+/* Eight elements of a row of x from position i_k on, through the permutation; zeros beyond the end.
+ */
+__device__ __noinline__ uint4 gather_x8(const strip_args &args, const uint16_t *row, uint32_t i_k)
+{
+    uint32_t pairs[4] = {0, 0, 0, 0};
+    for (uint32_t i = 0; i < 8; i++) {
+        if (row != nullptr && i_k + i < args.k) {
+            uint32_t from = args.perm != nullptr ? args.perm[i_k + i] : i_k + i;
+            pairs[i / 2] |= static_cast<uint32_t>(row[from]) << 16 * (i % 2);
+        }
+    }
+    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+/* Rows that start on 16 bytes and need no permutation come as vectors, all loads in flight at once.
+ */
+template <int n_groups>
+__device__ __forceinline__ void load_fragments(const strip_args &args, const warp_id &id,
+                                               uint32_t i_slice, uint32_t first_m,
+                                               x_slice<n_groups> &x)
+{
+    uint32_t i_m = first_m + id.g;
+    const uint16_t *row = static_cast<const uint16_t *>(i_m < args.m ? args.x_rows[i_m] : nullptr);
+    uint32_t first_k = i_slice * STRIP_SLICE_K + 8 * id.t;
+    bool is_vector = args.perm == nullptr && reinterpret_cast<uintptr_t>(row) % 16 == 0 &&
+                     (i_slice + 1) * STRIP_SLICE_K <= args.k;
+    if (__all_sync(0xffffffffu, is_vector)) {
+#pragma unroll
+        for (int i = 0; i < n_tiles_k / 2; i++) {
+            uint4 v = make_uint4(0, 0, 0, 0);
+            if (row != nullptr) {
+                v = *reinterpret_cast<const uint4 *>(row + first_k + 32 * i);
+            }
+            set_block(x, i, v);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < n_tiles_k / 2; i++) {
+        set_block(x, i, gather_x8(args, row, first_k + 32 * i));
+    }
+}
+
+template <typename traits, int n_groups, bool has_zeros>
+__device__ __forceinline__ void sum_groups(x_slice<n_groups> &x)
+{
+    constexpr uint32_t factor = has_zeros ? traits::one : traits::minus_symmetric;
+    constexpr int n_tiles = n_tiles_k / n_groups;
+    const uint32_t factors[4] = {factor, factor, factor, factor};
+    float sums[n_groups][2][4] = {}; /* two short chains instead of a long one */
+#pragma unroll
+    for (int i = 0; i < n_tiles; i++) {
+#pragma unroll
+        for (int i_group = 0; i_group < n_groups; i_group++) {
+            traits::mma(sums[i_group][i % 2], factors, x.fragments[i_group * n_tiles + i]);
+        }
+    }
+#pragma unroll
+    for (int i_group = 0; i_group < n_groups; i_group++) {
+        x.starts[i_group][0] = sums[i_group][0][0] + sums[i_group][1][0];
+        x.starts[i_group][1] = sums[i_group][0][1] + sums[i_group][1][1];
+    }
+}
+
+} // namespace

@@ -1,0 +1,31 @@
+/* cuda_strip.h - packing for the layout of strip.h: sizes and offsets. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "gk/gk.h"
+
+struct strip_shape {
+    uint32_t n_strips;
+    uint32_t n_slices;       /* of the whole k */
+    uint32_t n_slice_groups; /* scales of a row in a slice: 2, 4 or 8 */
+    uint32_t slice_scale_bytes;
+    uint32_t slice_zero_bytes;
+    uint64_t records_offset; /* bytes from the start of the packed weight; perm lies at 0 */
+    uint64_t column_scales_offset;
+    uint64_t bias_offset;
+    uint64_t packed_bytes;
+};
+
+/* strip_shape() - desc must pass gk_desc_check() and strip_fits(). */
+struct strip_shape strip_shape(const struct gk_desc *desc);
+
+/* strip_fits() - 4-bit integer codes with 16-bit scales in groups of 32, 64, any multiple of 128,
+ * or all of k. */
+bool strip_fits(const struct gk_desc *desc);
+
+/* strip_record_bytes() - of a strip's record with that many slices. */
+uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_slices);
+
+extern const struct gk_layout cuda_strip_u4_layout;

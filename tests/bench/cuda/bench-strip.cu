@@ -1,0 +1,298 @@
+/* bench-strip.cu - strip_gemm on the layers the field measures with: time over the floor, alone and
+ * in a chain of overlapping launches. Checks every point against float64 before timing it.
+ *
+ *   bench-strip [check|time] [f16]
+ *
+ * Weights are random words and rotate through copies of together 600 MB, so that they come from
+ * memory; launches are replayed from a graph; medians. Floor: 1.5 us + bytes / 4.55 TB/s. */
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "ipc/base/dtype.h"
+#include "kernels/cuda/strip_gemm.h"
+#include "kernels/layout/strip.h"
+
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        cudaError_t r_ = (call);                                                                   \
+        if (r_ != cudaSuccess) {                                                                   \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(r_));            \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+struct layer {
+    uint32_t n, k;
+    const char *name;
+};
+
+static const layer layers[] = {{28672, 8192, "gate"},    {8192, 28672, "down"},
+                               {10240, 8192, "qkv"},     {8192, 8192, "8192"},
+                               {28672, 4096, "gate_up"}, {4096, 4096, "4096"}};
+
+static uint32_t hash(uint32_t v)
+{
+    v ^= v >> 16;
+    v *= 0x7feb352du;
+    v ^= v >> 15;
+    v *= 0x846ca68bu;
+    return v ^ v >> 16;
+}
+
+__global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed)
+{
+    for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < n; i += gridDim.x * 256ull) {
+        uint32_t v = (uint32_t)i * 2654435761u + seed;
+        v ^= v >> 16;
+        v *= 0x7feb352du;
+        v ^= v >> 15;
+        v *= 0x846ca68bu;
+        words[i] = v ^ v >> 16;
+    }
+}
+
+constexpr uint32_t slice_bytes =
+    STRIP_CODES_BYTES + 64; /* groups of 128; records need no padding at these k */
+
+/* bf16 or f16 scales around 0.01 in every record: 16 slices of codes, then their scales. */
+__global__ void fill_scales(uint8_t *records, uint64_t n_records, bool is_bf16)
+{
+    for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < 512 * n_records;
+         i += gridDim.x * 256ull) {
+        float v = 0.005f + 0.00001f * (float)((uint32_t)i * 2654435761u >> 20 & 1023);
+        uint16_t bits =
+            is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(v)) : __half_as_ushort(__float2half(v));
+        *(uint16_t *)(records + i / 512 * (16 * slice_bytes) + 16 * STRIP_CODES_BYTES +
+                      i % 512 * 2) = bits;
+    }
+}
+
+struct weight {
+    layer shape;
+    uint32_t n_strips, n_slices;
+    uint64_t bytes;
+    std::vector<uint8_t *> copies; /* of the slices */
+};
+
+static weight make_weight(const layer &shape, bool is_bf16)
+{
+    weight w = {shape, (shape.n + 15) / 16, (shape.k + 255) / 256, 0, {}};
+    uint64_t n_slices = (uint64_t)w.n_strips * w.n_slices;
+    w.bytes = n_slices * slice_bytes;
+    uint64_t n_copies = std::max<uint64_t>(2, 600000000 / w.bytes + 1);
+    for (uint64_t i = 0; i < n_copies; i++) {
+        uint8_t *memory;
+        CHECK(cudaMalloc(&memory, w.bytes));
+        fill_words<<<1024, 256>>>((uint32_t *)memory, w.bytes / 4, 17);
+        fill_scales<<<1024, 256>>>(memory, n_slices / 16, is_bf16);
+        w.copies.push_back(memory);
+    }
+    CHECK(cudaDeviceSynchronize());
+    return w;
+}
+
+static void free_weight(weight &w)
+{
+    for (uint8_t *copy : w.copies) {
+        CHECK(cudaFree(copy));
+    }
+}
+
+static float to_float(uint16_t bits, bool is_bf16)
+{
+    if (is_bf16) {
+        uint32_t wide = (uint32_t)bits << 16;
+        float v;
+        memcpy(&v, &wide, 4);
+        return v;
+    }
+    __half_raw raw = {bits};
+    return __half2float(__half(raw));
+}
+
+/* Row i_n of the dequantised weight, read back by the formulas of strip.h. */
+static std::vector<double> dequant_row(const weight &w, uint32_t i_n, bool is_bf16)
+{
+    std::vector<double> row(w.shape.k);
+    uint32_t i_strip = i_n / 16, i_row = i_n % 16;
+    std::vector<uint32_t> words(512);
+    std::vector<uint16_t> scales(32);
+    for (uint32_t i_slice = 0; i_slice < w.n_slices; i_slice++) {
+        uint64_t record = ((uint64_t)(i_slice / 16) * w.n_strips + i_strip) * 16 * slice_bytes;
+        CHECK(cudaMemcpy(words.data(), w.copies[0] + record + i_slice % 16 * 2048, 2048,
+                         cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpy(scales.data(), w.copies[0] + record + 16 * 2048 + i_slice % 16 * 64, 64,
+                         cudaMemcpyDeviceToHost));
+        for (uint32_t i = 0; i < 256; i++) {
+            struct strip_place place = strip_place_of(i_row, i);
+            uint32_t word = words[place.word_offset / 4];
+            word = word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION);
+            int code = (int)(word >> place.shift & 15) - 8;
+            row[i_slice * 256 + i] =
+                code * (double)to_float(scales[(i_row % 8 * 2 + i / 128) * 2 + i_row / 8], is_bf16);
+        }
+    }
+    return row;
+}
+
+struct rows {
+    uint16_t *x, *y;
+    std::vector<uint16_t> host_x;
+};
+
+static rows make_rows(const layer &shape, bool is_bf16)
+{
+    rows r;
+    r.host_x.resize(16ull * shape.k);
+    for (size_t i = 0; i < r.host_x.size(); i++) {
+        float u = (float)hash((uint32_t)i + 1) / 4294967296.0f,
+              v = (float)hash((uint32_t)i + 77777) / 4294967296.0f;
+        float z = sqrtf(-2 * logf(u + 1e-9f)) * cosf(6.2831853f * v);
+        r.host_x[i] =
+            is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(z)) : __half_as_ushort(__float2half(z));
+    }
+    CHECK(cudaMalloc(&r.x, r.host_x.size() * 2));
+    CHECK(cudaMalloc(&r.y, 16ull * shape.n * 4));
+    CHECK(cudaMemcpy(r.x, r.host_x.data(), r.host_x.size() * 2, cudaMemcpyHostToDevice));
+    return r;
+}
+
+static strip_args make_args(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
+                            bool is_bf16, bool f32)
+{
+    strip_args args = {};
+    args.records = w.copies[i_copy];
+    args.n = w.shape.n;
+    args.k = w.shape.k;
+    args.m = m;
+    args.n_strips = w.n_strips;
+    args.n_slices = w.n_slices;
+    args.n_slice_groups = 2;
+    args.x_dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F16;
+    args.y_dtype = f32 ? static_cast<uint8_t>(DTYPE_F32) : args.x_dtype;
+    args.scale_dtype = args.x_dtype;
+    for (uint32_t i = 0; i < m; i++) {
+        args.x_rows[i] = r.x + (uint64_t)i * w.shape.k;
+        args.y_rows[i] = (uint8_t *)r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
+    }
+    return args;
+}
+
+/* Relative error over sampled rows of W; also that m = 1 has the bits of row 0. */
+static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16)
+{
+    std::vector<float> y((size_t)m * w.shape.n), y1(w.shape.n);
+    CHECK(cudaMemset(r.y, 0xff, 16ull * w.shape.n * 4));
+    strip_args args = make_args(w, r, m, 0, is_bf16, true);
+    CHECK((cudaError_t)strip_gemm_enqueue(&args, true, nullptr));
+    CHECK(cudaMemcpy(y.data(), r.y, y.size() * 4, cudaMemcpyDeviceToHost));
+    args = make_args(w, r, 1, 0, is_bf16, true);
+    CHECK((cudaError_t)strip_gemm_enqueue(&args, true, nullptr));
+    CHECK(cudaMemcpy(y1.data(), r.y, y1.size() * 4, cudaMemcpyDeviceToHost));
+    if (memcmp(y.data(), y1.data(), y1.size() * 4) != 0) {
+        printf("  BITS of row 0 differ between m = 1 and m = %u\n", m);
+    }
+    for (float v : y) {
+        if (v != v) {
+            printf("  NaN in y at m = %u\n", m);
+            break;
+        }
+    }
+    double error = 0, norm = 0;
+    for (uint32_t i = 0; i < 24; i++) {
+        uint32_t i_n = i < 2 ? i * (w.shape.n - 1) : hash(i) % w.shape.n;
+        std::vector<double> row = dequant_row(w, i_n, is_bf16);
+        for (uint32_t i_m = 0; i_m < m; i_m++) {
+            double sum = 0;
+            for (uint32_t i_k = 0; i_k < w.shape.k; i_k++) {
+                sum +=
+                    row[i_k] * (double)to_float(r.host_x[(size_t)i_m * w.shape.k + i_k], is_bf16);
+            }
+            double d = y[(size_t)i_m * w.shape.n + i_n] - sum;
+            error += d * d;
+            norm += sum * sum;
+        }
+    }
+    return sqrt(error / norm);
+}
+
+static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_bf16, bool may_overlap)
+{
+    cudaStream_t stream;
+    CHECK(cudaStreamCreate(&stream));
+    double guess = 1.5 + (double)w.bytes / 4.55e6;
+    uint32_t n_launches = std::max<uint32_t>((uint32_t)w.copies.size(), (uint32_t)(1500 / guess));
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (uint32_t i = 0; i < n_launches; i++) {
+        strip_args args = make_args(w, r, m, i % w.copies.size(), is_bf16, false);
+        CHECK((cudaError_t)strip_gemm_enqueue(&args, may_overlap, stream));
+    }
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    cudaEvent_t a, b;
+    CHECK(cudaEventCreate(&a));
+    CHECK(cudaEventCreate(&b));
+    std::vector<float> times;
+    for (int i = 0; i < 10; i++) {
+        CHECK(cudaEventRecord(a, stream));
+        CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaEventRecord(b, stream));
+        CHECK(cudaEventSynchronize(b));
+        float ms;
+        CHECK(cudaEventElapsedTime(&ms, a, b));
+        if (i >= 3) {
+            times.push_back(ms);
+        }
+    }
+    std::sort(times.begin(), times.end());
+    CHECK(cudaGraphExecDestroy(exec));
+    CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaStreamDestroy(stream));
+    return times[times.size() / 2] * 1000.0 / n_launches;
+}
+
+int main(int argc, char **argv)
+{
+    bool is_bf16 = !(argc > 2 && strcmp(argv[2], "f16") == 0);
+    bool only_check = argc > 1 && strcmp(argv[1], "check") == 0;
+    CHECK((cudaError_t)strip_gemm_load());
+    const uint32_t ms[] = {1, 2, 4, 8, 16};
+    std::vector<double> logs[2];
+    double sums[2][5] = {};
+    for (const layer &shape : layers) {
+        weight w = make_weight(shape, is_bf16);
+        rows r = make_rows(shape, is_bf16);
+        double floor = 1.5 + (double)w.bytes / 4.55e6;
+        for (int i = 0; i < 5; i++) {
+            double error = check(w, r, ms[i], is_bf16);
+            if (only_check) {
+                printf("%-8s m %2u error %.1e\n", shape.name, ms[i], error);
+                continue;
+            }
+            double alone = time_usec(w, r, ms[i], is_bf16, false),
+                   chain = time_usec(w, r, ms[i], is_bf16, true);
+            printf("%-8s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n",
+                   shape.name, ms[i], error, floor, alone, alone / floor, chain, chain / floor);
+            sums[0][i] += log(alone / floor);
+            sums[1][i] += log(chain / floor);
+        }
+        free_weight(w);
+        CHECK(cudaFree(r.x));
+        CHECK(cudaFree(r.y));
+    }
+    for (int i = 0; i < 5 && !only_check; i++) {
+        printf("geomean m %2u alone %.3f chain %.3f\n", ms[i], exp(sums[0][i] / 6),
+               exp(sums[1][i] / 6));
+    }
+    return 0;
+}

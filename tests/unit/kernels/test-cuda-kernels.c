@@ -1,0 +1,309 @@
+/* test-cuda-kernels.c - every CUDA kernel of the registry against the float64 reference, for every
+ * weight it takes; and that the bits of a row do not depend on the rows beside it. Needs a GPU. */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+#include "ipc/base/num.h"
+#include "kernel_case.h"
+
+#define M_MAX 64u
+
+#define assert_cuda(call) assert_int_equal((call), cudaSuccess)
+
+static uint32_t cuda_arch;
+
+/* A packed weight on the GPU, with rows of x and y. */
+struct gpu_case {
+    struct gk_canonical canonical;
+    const struct gk_layout *layout;
+    void *packed;
+    char *x; /* (M_MAX, k) of x_dtype, a row at a time as misaligned as row_offset says */
+    char *y; /* (M_MAX, n) of y_dtype */
+    void *workspace;
+    char *host_x;
+    double *exact; /* (M_MAX, n): the products in float64 */
+    enum dtype x_dtype, y_dtype;
+};
+
+static void upload(const struct gk_layout *layout, struct gpu_case *c)
+{
+    uint64_t size_bytes = layout->packed_bytes(&c->canonical.desc);
+    void *packed = aligned_alloc(64, size_bytes);
+    assert_non_null(packed);
+    layout->pack(&c->canonical, packed);
+    assert_cuda(cudaMalloc(&c->packed, size_bytes));
+    assert_cuda(cudaMemcpy(c->packed, packed, size_bytes, cudaMemcpyHostToDevice));
+    free(packed);
+    c->layout = layout;
+}
+
+/* What canonical_random() leaves at zero. */
+static void fill_the_rest(struct gk_canonical *canonical, struct random *random)
+{
+    const struct gk_desc *desc = &canonical->desc;
+    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
+    for (uint64_t i = 0; desc->has_zeros && i < n_scales; i++) {
+        canonical->zeros[i] = random_next(random) & 15;
+    }
+    for (uint32_t i = 0; desc->has_perm && i < desc->k; i++) {
+        canonical->perm[i] = i;
+    }
+    for (uint32_t i = desc->k - 1; desc->has_perm && i > 0; i--) {
+        uint32_t other = random_next(random) % (i + 1);
+        uint32_t kept = canonical->perm[i];
+        canonical->perm[i] = canonical->perm[other];
+        canonical->perm[other] = kept;
+    }
+    for (uint32_t i = 0; canonical->column_scales != NULL && i < desc->n; i++) {
+        canonical->column_scales[i] = (float)(1.5 + random_unit(random));
+    }
+}
+
+static void gpu_case_init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dtype,
+                          enum dtype y_dtype, struct random *random)
+{
+    *c = (struct gpu_case){.x_dtype = x_dtype, .y_dtype = y_dtype};
+    canonical_random(&c->canonical, desc, random);
+    fill_the_rest(&c->canonical, random);
+    upload(gk_layout_for(desc, GK_DEVICE_CUDA), c);
+    uint64_t x_bytes = (uint64_t)M_MAX * desc->k * dtype_bytes(x_dtype);
+    c->host_x = malloc(x_bytes);
+    assert_non_null(c->host_x);
+    for (uint64_t i = 0; i < (uint64_t)M_MAX * desc->k; i++) {
+        elem_store(c->host_x, x_dtype, i, random_unit(random));
+    }
+    assert_cuda(cudaMalloc((void **)&c->x, x_bytes));
+    assert_cuda(cudaMemcpy(c->x, c->host_x, x_bytes, cudaMemcpyHostToDevice));
+    assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)M_MAX * desc->n * dtype_bytes(y_dtype)));
+    c->exact = malloc((uint64_t)M_MAX * desc->n * sizeof(*c->exact));
+    assert_non_null(c->exact);
+    assert_int_equal(gk_reference_gemm(&c->canonical, c->host_x, x_dtype, desc->k, M_MAX, c->exact),
+                     0);
+    uint64_t workspace_bytes = gk_workspace_max(desc, c->layout, cuda_arch);
+    assert_cuda(cudaMalloc(&c->workspace, num_max(workspace_bytes, 64)));
+}
+
+static void gpu_case_finish(struct gpu_case *c)
+{
+    assert_cuda(cudaFree(c->packed));
+    assert_cuda(cudaFree(c->x));
+    assert_cuda(cudaFree(c->y));
+    assert_cuda(cudaFree(c->workspace));
+    free(c->host_x);
+    free(c->exact);
+    gk_canonical_finish(&c->canonical);
+}
+
+static struct gk_problem problem_of(const struct gpu_case *c, uint32_t m)
+{
+    return (struct gk_problem){.desc = c->canonical.desc,
+                               .layout = c->layout,
+                               .m = m,
+                               .x_dtype = c->x_dtype,
+                               .y_dtype = c->y_dtype,
+                               .cuda_arch = cuda_arch};
+}
+
+/* Rows first..first + m - 1 of x; y comes back packed. The caller frees it. */
+static char *run(const struct gk_kernel *kernel, const struct gpu_case *c, uint32_t first,
+                 uint32_t m)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    uint64_t x_bytes = (uint64_t)desc->k * dtype_bytes(c->x_dtype);
+    uint64_t y_bytes = (uint64_t)desc->n * dtype_bytes(c->y_dtype);
+    const void *x_rows[M_MAX];
+    void *y_rows[M_MAX];
+    for (uint32_t i = 0; i < m; i++) {
+        x_rows[i] = c->x + (first + i) * x_bytes;
+        y_rows[i] = c->y + i * y_bytes;
+    }
+    struct gk_launch launch = {.problem = problem_of(c, m),
+                               .packed = c->packed,
+                               .x_rows = x_rows,
+                               .y_rows = y_rows,
+                               .workspace = c->workspace};
+    char *y = malloc(M_MAX * y_bytes);
+    assert_non_null(y);
+    assert_cuda(cudaMemset(c->y, 0xff, M_MAX * y_bytes)); /* NaN in every type */
+    assert_cuda(kernel->enqueue(&launch, NULL));
+    assert_cuda(cudaMemcpy(y, c->y, M_MAX * y_bytes, cudaMemcpyDeviceToHost));
+    for (uint64_t i = m * y_bytes; i < M_MAX * y_bytes; i++) {
+        assert_int_equal((uint8_t)y[i], 0xff); /* nothing beyond the rows asked for */
+    }
+    return y;
+}
+
+/* Half a unit in the last place of a product of that size, relative. */
+static double rounding(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 ? 0x1p-24 : dtype == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
+}
+
+/* Relative Frobenius error, y against float64. */
+static double error_of(const struct gpu_case *c, const char *y, uint32_t m)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    double error = 0;
+    double norm = 0;
+    for (uint64_t i = 0; i < (uint64_t)m * desc->n; i++) {
+        double difference = elem_load(y, c->y_dtype, i) - c->exact[i];
+        assert_false(isnan(difference));
+        error += difference * difference;
+        norm += c->exact[i] * c->exact[i];
+    }
+    return sqrt(error / norm);
+}
+
+static void assert_accurate(const struct gk_kernel *kernel, const struct gpu_case *c)
+{
+    static const uint32_t ms[] = {1, 2, 3, 8, 9, 16, 17, 33, 64};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(ms); i++) {
+        char *y = run(kernel, c, 0, ms[i]);
+        double error = error_of(c, y, ms[i]);
+        if (error > 3e-6 + rounding(c->y_dtype)) {
+            char text[64];
+            gk_desc_format(&c->canonical.desc, text, sizeof(text));
+            fail_msg("%s: %s, %u x %u, m %u: error %g", kernel->name, text, c->canonical.desc.n,
+                     c->canonical.desc.k, ms[i], error);
+        }
+        free(y);
+    }
+}
+
+/* Row i alone, and as any row of a batch. */
+static void assert_invariant(const struct gk_kernel *kernel, const struct gpu_case *c)
+{
+    uint64_t row_bytes = (uint64_t)c->canonical.desc.n * dtype_bytes(c->y_dtype);
+    char *all = run(kernel, c, 0, M_MAX);
+    for (uint32_t first = 0; first < M_MAX; first += 7) {
+        uint32_t m = (uint32_t)num_min(1 + first % 13, M_MAX - first);
+        char *some = run(kernel, c, first, m);
+        assert_memory_equal(some, all + first * row_bytes, m * row_bytes);
+        free(some);
+    }
+    free(all);
+}
+
+static uint32_t check_desc(const struct gk_desc *desc, enum dtype x_dtype, enum dtype y_dtype,
+                           struct random *random)
+{
+    struct gpu_case c;
+    gpu_case_init(&c, desc, x_dtype, y_dtype, random);
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    struct gk_problem problem = problem_of(&c, M_MAX);
+    uint32_t n_run = 0;
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        if (kernels[i]->can_implement(&problem, NULL) == 0) {
+            assert_accurate(kernels[i], &c);
+            assert_invariant(kernels[i], &c);
+            n_run++;
+        }
+    }
+    gpu_case_finish(&c);
+    return n_run;
+}
+
+static const enum dtype x_dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+
+/* Odd and even shapes, one step of k and several, full and ragged groups. */
+static void test_integer_weights(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},   {128, 512},
+                                         {200, 1000}, {384, 4096}, {272, 4352}, {48, 9000}};
+    static const uint32_t groups[] = {32, 64, 128, 256, UINT32_MAX};
+    struct random random = {11};
+    uint32_t n_run = 0;
+    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * ARRAY_LENGTH(groups); i++) {
+        const uint32_t *shape = shapes[i / ARRAY_LENGTH(groups)];
+        uint32_t group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], shape[1]);
+        struct gk_desc desc =
+            desc_int4(shape[0], shape[1], group_k, i % 2 == 0 ? DTYPE_F16 : DTYPE_BF16, DTYPE_NONE);
+        desc.has_zeros = i % 3 == 1;
+        desc.has_perm = i % 4 == 3 && desc.k <= 1000; /* the reference takes k steps an element */
+        desc.bias_dtype = i % 5 == 0 ? DTYPE_F32 : i % 5 == 1 ? DTYPE_BF16 : DTYPE_NONE;
+        desc.column_scale = i % 7 == 2 ? GK_COLUMN_SCALE_MULTIPLIES : GK_COLUMN_SCALE_NONE;
+        for (uint32_t j = 0; j < ARRAY_LENGTH(x_dtypes); j++) {
+            enum dtype y_dtype = (i + j) % 2 == 0 ? DTYPE_F32 : x_dtypes[j];
+            n_run += check_desc(&desc, x_dtypes[j], y_dtype, &random);
+        }
+    }
+    print_message("%u weights and kernels\n", n_run);
+    assert_true(n_run >= ARRAY_LENGTH(shapes) * ARRAY_LENGTH(groups) * 5);
+}
+
+static void test_plain_weights(void **state)
+{
+    (void)state;
+    struct random random = {12};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(x_dtypes); i++) {
+        struct gk_desc desc = desc_plain(77, 301, x_dtypes[i], DTYPE_F16);
+        assert_int_not_equal(check_desc(&desc, x_dtypes[i], DTYPE_F32, &random), 0);
+    }
+}
+
+/* Small integers and powers of two: no kernel may be off by a bit. */
+static void test_exact_sums(void **state)
+{
+    (void)state;
+    struct random random = {13};
+    struct gk_desc desc = desc_int4(64, 4352, 128, DTYPE_F16, DTYPE_NONE);
+    struct gpu_case c;
+    gpu_case_init(&c, &desc, DTYPE_F16, DTYPE_F32, &random);
+    gk_canonical_finish(&c.canonical);
+    canonical_fill(&c.canonical, &desc, 15, 0x1p-8); /* +7 */
+    assert_cuda(cudaFree(c.packed));
+    upload(c.layout, &c);
+    for (uint64_t i = 0; i < (uint64_t)M_MAX * desc.k; i++) {
+        elem_store(c.host_x, DTYPE_F16, i, 256.0);
+    }
+    assert_cuda(cudaMemcpy(c.x, c.host_x, (uint64_t)M_MAX * desc.k * 2, cudaMemcpyHostToDevice));
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    struct gk_problem problem = problem_of(&c, 16);
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        if (kernels[i]->can_implement(&problem, NULL) != 0) {
+            continue;
+        }
+        char *y = run(kernels[i], &c, 0, 16);
+        for (uint32_t j = 0; j < 16 * desc.n; j++) {
+            assert_true(elem_load(y, DTYPE_F32, j) == 7.0 * 4352);
+        }
+        free(y);
+    }
+    gpu_case_finish(&c);
+}
+
+static int load_kernels(void **state)
+{
+    (void)state;
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        if (kernels[i]->load() != cudaSuccess) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int main(void)
+{
+    struct cudaDeviceProp properties;
+    if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
+        puts("no usable GPU: skipped");
+        return 77;
+    }
+    cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact_sums),
+        cmocka_unit_test(test_plain_weights),
+        cmocka_unit_test(test_integer_weights),
+    };
+    return cmocka_run_group_tests(tests, load_kernels, NULL);
+}
