@@ -11,7 +11,7 @@
 #include "ipc/side.h"
 #include "tests/harness/fixture.h"
 
-#define WIRE_REPLY_MSEC 5000
+#define WIRE_REPLY_MSEC 20000
 
 /* ---- session socket ----------------------------------------------------------------------------
  */

@@ -26,9 +26,9 @@
 #define N_UNREAD        50000u
 #define N_IN_FLIGHT_MAX 16u /* of a session: session_requests_max */
 #define N_BURST         100u
-#define M_SLOW          4096u
+#define M_SLOW          1024u
 #define UNREAD_KIB      (64u * 1024u)
-#define PATIENCE        2.0 /* seconds that the good client may wait for a product */
+#define PATIENCE        5.0 /* seconds that the good client may wait for a product */
 
 static int set_up(void **state)
 {
