@@ -81,7 +81,8 @@ static void gpu_case_init(struct gpu_case *c, const struct gk_desc *desc, enum d
     assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)M_MAX * desc->n * dtype_bytes(y_dtype)));
     c->exact = malloc((uint64_t)M_MAX * desc->n * sizeof(*c->exact));
     assert_non_null(c->exact);
-    gk_reference_gemm(&c->canonical, c->host_x, x_dtype, desc->k, M_MAX, c->exact);
+    assert_int_equal(gk_reference_gemm(&c->canonical, c->host_x, x_dtype, desc->k, M_MAX, c->exact),
+                     0);
     uint64_t workspace_bytes = gk_workspace_max(desc, c->layout, cuda_arch);
     assert_cuda(cudaMalloc(&c->workspace, num_max(workspace_bytes, 64)));
 }

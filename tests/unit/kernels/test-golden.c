@@ -230,7 +230,7 @@ static void check_reference(struct golden_weight *it)
     const void *x = tensor_of(&it->expected, "x");
     const void *expected = tensor_of(&it->expected, "y");
     double *y = calloc((uint64_t)GOLDEN_M * desc->n, sizeof(*y));
-    gk_reference_gemm(&it->canonical, x, DTYPE_F32, desc->k, GOLDEN_M, y);
+    assert_int_equal(gk_reference_gemm(&it->canonical, x, DTYPE_F32, desc->k, GOLDEN_M, y), 0);
     for (uint32_t i = 0; i < GOLDEN_M * desc->n; i++) {
         check_product(it, "reference", y[i], i, x, expected, it->golden->tolerance + 0x1p-45);
     }
