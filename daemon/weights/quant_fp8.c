@@ -33,26 +33,28 @@ static int read_block(const struct quant_settings *settings, struct quant_scheme
     return 0;
 }
 
-/* The one element format, and scales that are powers of two or any floats. */
+/* The format of weights and, separately, of scales, which are floats unless it says otherwise. */
 static int read_formats(const struct quant_settings *settings, struct quant_scheme *scheme,
                         struct reason *why)
 {
-    const char *fmt = "e4m3";
-    const char *scale_fmt = "float";
+    const char *fmt = NULL, *scale_fmt = NULL;
     int r = quant_get_text(settings->values, "fmt", settings->place, &fmt, why);
     if (r == 0) {
         r = quant_get_text(settings->values, "scale_fmt", settings->place, &scale_fmt, why);
     }
-    if (r == 0 && strcmp(fmt, "e4m3") != 0) {
+    if (r != 0) {
+        return r;
+    }
+    if (fmt && strcmp(fmt, "e4m3") != 0) {
         return UNSUPPORTED(why, "%s: fmt '%.60s' is not served; known: 'e4m3'", settings->place,
                            fmt);
     }
-    scheme->is_act_scale_pow2 = strcmp(scale_fmt, "ue8m0") == 0;
-    if (r == 0 && !scheme->is_act_scale_pow2 && strcmp(scale_fmt, "float") != 0) {
+    scheme->is_act_scale_pow2 = scale_fmt && strcmp(scale_fmt, "ue8m0") == 0;
+    if (scale_fmt && !scheme->is_act_scale_pow2 && strcmp(scale_fmt, "float") != 0) {
         return UNSUPPORTED(why, "%s: scale_fmt '%.60s' is not served; known: 'float', 'ue8m0'",
                            settings->place, scale_fmt);
     }
-    return r;
+    return 0;
 }
 
 static int read_activations(const struct quant_settings *settings, struct quant_scheme *scheme,
