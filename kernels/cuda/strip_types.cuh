@@ -60,22 +60,22 @@ template <typename traits> __device__ __forceinline__ void dequant(uint32_t word
 
 /* ---- 8-bit codes ---- */
 
-/* code - 128, exact in a bf16. */
+/* Dequantised as code - 128, which is exact in both types. */
 struct traits_bf16_u8 : traits_bf16 {
     static constexpr int bits = 8;
     static constexpr uint32_t minus_symmetric = 0; /* -(-128 + 128) */
     static constexpr float offset = -128.0f;
 };
 
-/* 1024 + code: a byte in the mantissa of 1024.0. */
 struct traits_f16_u8 : traits_f16 {
     static constexpr int bits = 8;
-    static constexpr uint32_t minus_symmetric = 0xe480e480u; /* -(1024 + 128) */
-    static constexpr float offset = 1024.0f;
+    static constexpr uint32_t minus_symmetric = 0;
+    static constexpr float offset = -128.0f;
     static constexpr float unit = 1.0f;
 };
 
-/* Bytes i and i + 1 of a word: 2^23 + code as f32 each, and down again. */
+/* Bytes i and i + 1 of a word. bf16: in the mantissa of 2^23 in f32, and down again; f16: in the
+ * mantissa of 1024. */
 __device__ __forceinline__ uint32_t byte_pair(traits_bf16_u8, uint32_t word, uint32_t i)
 {
     constexpr uint32_t two_23 = 0x4b000000u;
@@ -86,7 +86,9 @@ __device__ __forceinline__ uint32_t byte_pair(traits_bf16_u8, uint32_t word, uin
 
 __device__ __forceinline__ uint32_t byte_pair(traits_f16_u8, uint32_t word, uint32_t i)
 {
-    return __byte_perm(word, 0x64646464u, 0x4140u + i * 0x0101u);
+    constexpr uint32_t pair_1024 = 0x64646464u;
+    constexpr uint32_t pair_1152 = 0x64806480u;
+    return sub_f16x2(__byte_perm(word, pair_1024, 0x4140u + i * 0x0101u), pair_1152);
 }
 
 /* ---- a vector of the layout ---- */
