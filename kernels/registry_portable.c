@@ -4,8 +4,8 @@
 #include "kernels/registry.h"
 
 static const struct gk_kernel *const kernels[] = {
-    &portable_int4_gemm_group,
-    &portable_plain_gemm,
+    &portable_int4_gemm_group, &portable_int8_gemm_group, &portable_fp8_gemm_group,
+    &portable_fp4_gemm_group,  &portable_plain_gemm,
 };
 
 const struct gk_kernel *const *host_kernels(uint32_t *ret_n)

@@ -48,8 +48,8 @@ int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_ker
     return explain(problem, why);
 }
 
-/* The types of x and y: a workspace depends on m and the weight alone, but that is the kernel's
- * business, so every combination that a launch can have is asked. */
+/* The types of x and y: what a workspace depends on is the kernel's business, so every combination
+ * is asked. Rows that come quantised need no more than those that are quantised here. */
 static uint64_t most_of(const struct gk_kernel *kernel, struct gk_problem *problem)
 {
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};

@@ -180,8 +180,11 @@ static int compute_reference(const struct weight *weight, const struct gk_canoni
         if (r != 0) {
             return r;
         }
-        gk_reference_gemm(canonical, (const char *)trial->x + i * row_bytes, weight->act_dtype,
-                          weight->desc.k, 1, trial->reference + i * weight->desc.n);
+        r = gk_reference_gemm(canonical, (const char *)trial->x + i * row_bytes, weight->act_dtype,
+                              weight->desc.k, 1, trial->reference + i * weight->desc.n);
+        if (r != 0) {
+            return r;
+        }
     }
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/host/e4m3.h"
 #include "kernels/host/vector.h"
 #include "kernels/scalar.h"
 
@@ -24,13 +25,53 @@ static __m256 load_bf16(const void *source)
     return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 16));
 }
 
+static __m256 load_e4m3(const void *source)
+{
+    __m128i halves = _mm256_castsi256_si128(e4m3_halves(_mm_loadl_epi64(source)));
+    return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(E4M3_PER_HALF));
+}
+
+/* The code becomes the exponent. What it cannot say so, 2^-127 (code 0) and NaN (255), are the zero
+ * and the infinity of that exponent with the mantissa's highest bit set. */
+static __m256 load_e8m0(const void *source)
+{
+    __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(source));
+    __m256i is_first = _mm256_cmpeq_epi32(codes, _mm256_setzero_si256());
+    __m256i is_last = _mm256_cmpeq_epi32(codes, _mm256_set1_epi32(255));
+    __m256i highest =
+        _mm256_and_si256(_mm256_or_si256(is_first, is_last), _mm256_set1_epi32(1 << 22));
+    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_slli_epi32(codes, 23), highest));
+}
+
+static __m256 load_u8(const void *source)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(source)));
+}
+
+static __m256 load_i8(const void *source)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(source)));
+}
+
 static __m256 load(const void *source, enum dtype dtype, uint64_t index)
 {
     const char *base = source;
-    if (dtype == DTYPE_F32) {
+    switch (dtype) {
+    case DTYPE_F32:
         return load_f32(base + index * 4);
+    case DTYPE_F16:
+        return load_f16(base + index * 2);
+    case DTYPE_BF16:
+        return load_bf16(base + index * 2);
+    case DTYPE_F8_E4M3:
+        return load_e4m3(base + index);
+    case DTYPE_F8_E8M0:
+        return load_e8m0(base + index);
+    case DTYPE_U8:
+        return load_u8(base + index);
+    default:
+        return load_i8(base + index);
     }
-    return dtype == DTYPE_F16 ? load_f16(base + index * 2) : load_bf16(base + index * 2);
 }
 
 void avx2_widen(const void *source, enum dtype dtype, uint64_t n, float *values)

@@ -1,131 +1,117 @@
-/* panel.c - prepare() and run() of every host kernel.
+/* panel.c - run() of every host kernel: the walk over panels, groups and blocks.
  *
- * prepare() widens x into the workspace once, split along k. run() walks its share of the panels; a
- * panel goes block by block, all rows of a block before the next, so a packed weight is read from
+ * A panel goes block by block, all rows of a block before the next, so a packed weight is read from
  * memory once whatever m is: a block (at most 32 KiB) stays in the cache over its rows. Which part
  * computes a panel changes nothing in its arithmetic, so the bits do not depend on n_parts. */
+#include "kernels/host/panel.h"
+
 #include <string.h>
 
 #include "ipc/base/num.h"
-#include "kernels/host/panel.h"
 
-#define X_ALIGN_ELEMS 16u /* one cache line of f32 */
+/* Multiplying by it changes nothing: the scales of blocks whose sums are scaled later. */
+#define ONE4  1.0f, 1.0f, 1.0f, 1.0f
+#define ONE16 ONE4, ONE4, ONE4, ONE4
+static const float ones[HOST_PANEL_N] = {ONE16, ONE16, ONE16, ONE16};
 
-/* A panel's sums: 16 KiB of the stack at most, zeroed for as many rows as there are. */
-struct totals {
-    _Alignas(64) float values[GK_BATCH_ROWS_MAX][HOST_PANEL_N];
+bool host_is_scaled_by_block(const struct gk_desc *desc)
+{
+    return gk_desc_groups(desc) > 1 || desc->act == GK_ACT_FP8_GROUP;
+}
+
+/* The walk through a panel: the block that comes next, and what it points to. */
+struct walk {
+    const struct host_ops *ops;
+    const struct gk_desc *desc;
+    struct host_panel_shape shape;
+    struct host_input input;
+    const uint8_t *panel;
+    struct host_block block;
+    _Alignas(64) float scales[HOST_PANEL_N];
+    _Alignas(64) float zeros[HOST_PANEL_N];
 };
 
-static uint64_t x_stride_elems(const struct gk_desc *desc)
+/* The block's scales and zero points become those of a group. */
+static void enter_group(struct walk *walk, uint32_t i_group)
 {
-    return num_align_up(desc->k, X_ALIGN_ELEMS);
-}
-
-uint64_t host_workspace_bytes(const struct gk_problem *problem)
-{
-    return problem->m * x_stride_elems(&problem->desc) * sizeof(float);
-}
-
-void host_prepare(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_part,
-                  uint32_t n_parts)
-{
-    const struct gk_problem *problem = &launch->problem;
-    uint64_t stride = x_stride_elems(&problem->desc);
-    uint64_t n_lines = stride / X_ALIGN_ELEMS;
-    uint64_t first = n_lines * i_part / n_parts * X_ALIGN_ELEMS;
-    uint64_t end = num_min(n_lines * (i_part + 1) / n_parts * X_ALIGN_ELEMS, problem->desc.k);
-    if (first >= end) {
-        return;
+    const struct gk_desc *desc = walk->desc;
+    uint64_t i_row = (uint64_t)i_group * HOST_PANEL_N;
+    if (desc->has_zeros) {
+        walk->ops->widen(walk->panel + walk->shape.zeros_offset + i_row, DTYPE_U8, HOST_PANEL_N,
+                         walk->zeros);
     }
-    for (uint32_t i_m = 0; i_m < problem->m; i_m++) {
-        const char *row = launch->x_rows[i_m];
-        ops->widen(row + first * dtype_bytes(problem->x_dtype), problem->x_dtype, end - first,
-                   (float *)launch->workspace + i_m * stride + first);
+    if (host_is_scaled_by_block(desc)) {
+        const uint8_t *scales = walk->panel + walk->shape.scales_offset;
+        walk->ops->widen(scales + i_row * dtype_bytes(desc->scale_dtype), desc->scale_dtype,
+                         HOST_PANEL_N, walk->scales);
+    }
+    if (desc->act == GK_ACT_FP8_GROUP) {
+        walk->block.x_scales = walk->input.scales + i_group;
     }
 }
 
-/* Rows of one group, or of the whole k of a plain weight, in blocks. */
-static void run_group(const struct host_ops *ops, const struct gk_problem *problem,
-                      struct host_block *block, uint32_t n_k, struct totals *totals)
+/* Rows of one group, in blocks. */
+static void run_group(struct walk *walk, uint32_t n_k, struct host_totals *totals)
 {
-    bool is_plain = gk_code_is_plain(problem->desc.code);
-    uint32_t row_bytes = host_panel_shape(&problem->desc).row_bytes;
+    struct host_block *block = &walk->block;
     for (uint32_t i_k = 0; i_k < n_k; i_k += HOST_BLOCK_K) {
         block->n_k = (uint32_t)num_min(HOST_BLOCK_K, n_k - i_k);
-        (is_plain ? ops->plain_block : ops->int4_block)(block, totals->values[0]);
-        block->weights += (uint64_t)block->n_k * row_bytes;
+        walk->ops->block(block, totals->values[0]);
+        block->weights += (uint64_t)block->n_k * walk->shape.row_bytes;
         block->x += block->n_k;
     }
 }
 
-static void run_groups(const struct host_ops *ops, const struct gk_launch *launch,
-                       const uint8_t *panel, struct totals *totals)
+/* A plain weight is one group. */
+static void run_panel(struct walk *walk, struct host_totals *totals)
+{
+    const struct gk_desc *desc = walk->desc;
+    uint32_t group_k = gk_code_is_plain(desc->code) ? desc->k : desc->group_k;
+    walk->block.weights = walk->panel;
+    walk->block.x = walk->input.x;
+    memset(totals->values, 0, walk->block.m * sizeof(totals->values[0]));
+    for (uint32_t i_k = 0, i_group = 0; i_k < desc->k; i_group++) {
+        uint32_t n_k = (uint32_t)num_min(group_k, desc->k - i_k);
+        enter_group(walk, i_group);
+        run_group(walk, n_k, totals);
+        i_k += n_k;
+    }
+}
+
+static void walk_init(struct walk *walk, const struct gk_launch *launch, const struct host_ops *ops)
 {
     const struct gk_problem *problem = &launch->problem;
     const struct gk_desc *desc = &problem->desc;
-    struct host_block block = {.weights = panel,
-                               .value_dtype = gk_code_dtype(desc->code),
-                               .x = launch->workspace,
-                               .x_stride_elems = x_stride_elems(desc),
-                               .m = problem->m};
-    if (gk_code_is_plain(desc->code)) {
-        run_group(ops, problem, &block, desc->k, totals);
-        return;
-    }
-    const uint8_t *scales = panel + host_panel_shape(desc).scales_offset;
-    _Alignas(64) float values[HOST_PANEL_N];
-    block.scales = values;
-    for (uint64_t i_k = 0; i_k < desc->k; i_k += desc->group_k) {
-        ops->widen(scales, desc->scale_dtype, HOST_PANEL_N, values);
-        run_group(ops, problem, &block, (uint32_t)num_min(desc->group_k, desc->k - i_k), totals);
-        scales += HOST_PANEL_N * dtype_bytes(desc->scale_dtype);
-    }
-}
-
-static void add_bias(const struct host_ops *ops, const struct gk_desc *desc, const uint8_t *bias,
-                     uint32_t m, struct totals *totals)
-{
-    _Alignas(64) float values[HOST_PANEL_N];
-    ops->widen(bias, desc->bias_dtype, HOST_PANEL_N, values);
-    for (uint32_t i_m = 0; i_m < m; i_m++) {
-        for (uint32_t i_n = 0; i_n < HOST_PANEL_N; i_n++) {
-            totals->values[i_m][i_n] += values[i_n];
-        }
-    }
-}
-
-/* Through a buffer, since y rows are aligned to their elements only and the last panel is narrower.
- */
-static void store_panel(const struct host_ops *ops, const struct gk_launch *launch,
-                        uint32_t i_panel, const struct totals *totals)
-{
-    const struct gk_problem *problem = &launch->problem;
-    uint64_t first = (uint64_t)i_panel * HOST_PANEL_N;
-    uint64_t n_columns = num_min(HOST_PANEL_N, problem->desc.n - first);
-    uint32_t elem_bytes = dtype_bytes(problem->y_dtype);
-    for (uint32_t i_m = 0; i_m < problem->m; i_m++) {
-        _Alignas(64) char elems[HOST_PANEL_N * sizeof(float)];
-        ops->narrow(totals->values[i_m], problem->y_dtype, elems);
-        memcpy((char *)launch->y_rows[i_m] + first * elem_bytes, elems, n_columns * elem_bytes);
+    *walk = (struct walk){.ops = ops,
+                          .desc = desc,
+                          .shape = host_panel_shape(desc),
+                          .input = host_input(problem, launch->workspace)};
+    walk->block = (struct host_block){.code = desc->code,
+                                      .zeros = desc->has_zeros ? walk->zeros : NULL,
+                                      .scales = ones,
+                                      .x_stride_elems = walk->input.stride_elems,
+                                      .x_scale_stride = walk->input.n_scales,
+                                      .m = problem->m};
+    if (gk_act_is_int8(desc->act)) {
+        walk->block.scales = NULL;
+    } else if (host_is_scaled_by_block(desc)) {
+        walk->block.scales = walk->scales;
     }
 }
 
 void host_run(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_part,
               uint32_t n_parts)
 {
-    const struct gk_problem *problem = &launch->problem;
-    const struct gk_desc *desc = &problem->desc;
-    struct host_panel_shape shape = host_panel_shape(desc);
-    uint32_t first = (uint32_t)((uint64_t)shape.n_panels * i_part / n_parts);
-    uint32_t end = (uint32_t)((uint64_t)shape.n_panels * (i_part + 1) / n_parts);
-    struct totals totals;
+    struct walk walk;
+    walk_init(&walk, launch, ops);
+    uint32_t n_panels = walk.shape.n_panels;
+    uint32_t first = (uint32_t)((uint64_t)n_panels * i_part / n_parts);
+    uint32_t end = (uint32_t)((uint64_t)n_panels * (i_part + 1) / n_parts);
+    struct host_totals totals;
     for (uint32_t i_panel = first; i_panel < end; i_panel++) {
-        const uint8_t *panel = (const uint8_t *)launch->packed + i_panel * shape.panel_bytes;
-        memset(totals.values, 0, problem->m * sizeof(totals.values[0]));
-        run_groups(ops, launch, panel, &totals);
-        if (desc->bias_dtype != DTYPE_NONE) {
-            add_bias(ops, desc, panel + shape.bias_offset, problem->m, &totals);
-        }
-        store_panel(ops, launch, i_panel, &totals);
+        walk.panel = (const uint8_t *)launch->packed + walk.shape.panels_offset +
+                     i_panel * walk.shape.panel_bytes;
+        run_panel(&walk, &totals);
+        host_finish_panel(launch, ops, i_panel, &totals);
     }
 }

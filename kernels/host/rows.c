@@ -9,28 +9,37 @@ static bool is_float(enum dtype dtype)
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
 }
 
-static int check_layout(const struct gk_problem *problem, bool is_plain, struct reason *why)
+/* Rows as they come, or quantised by the weight's own scheme. */
+static int check_x(const struct gk_problem *problem, struct reason *why)
 {
-    const struct gk_layout *wanted = is_plain ? &host_plain_layout : &host_int4_layout;
-    if (!wanted->fits(&problem->desc)) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it is for %s weights",
-                          is_plain ? "plain" : "symmetric 4-bit");
+    enum dtype quantised = gk_act_dtype(problem->desc.act);
+    if (is_float(problem->x_dtype)) {
+        return 0;
     }
-    if (problem->layout != wanted) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layout %s, not %s", wanted->tag,
-                          problem->layout != NULL ? problem->layout->tag : "none");
+    if (quantised == DTYPE_NONE || problem->x_dtype != quantised) {
+        return reason_set(why, STATUS_UNSUPPORTED, "x of type %s; only f32, f16, bf16%s%s",
+                          dtype_name(problem->x_dtype), quantised != DTYPE_NONE ? " and " : "",
+                          quantised != DTYPE_NONE ? dtype_name(quantised) : "");
     }
     return 0;
 }
 
-int host_can_implement(const struct gk_problem *problem, enum isa isa, bool is_plain,
-                       struct reason *why)
+int host_can_implement(const struct gk_problem *problem, enum isa isa, uint32_t codes,
+                       const char *codes_text, struct reason *why)
 {
-    int r = check_layout(problem, is_plain, why);
-    if (r != 0) {
-        return r;
+    const struct gk_desc *desc = &problem->desc;
+    if (gk_code_bits(desc->code) == 0 || (HOST_CODE(desc->code) & codes) == 0) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it is for %s weights", codes_text);
     }
-    r = gk_desc_check(&problem->desc, why);
+    if (problem->layout != &host_panel_layout) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layout %s, not %s",
+                          host_panel_layout.tag,
+                          problem->layout != NULL ? problem->layout->tag : "none");
+    }
+    int r = gk_desc_check(desc, why);
+    if (r == 0) {
+        r = check_x(problem, why);
+    }
     if (r != 0) {
         return r;
     }
@@ -38,10 +47,9 @@ int host_can_implement(const struct gk_problem *problem, enum isa isa, bool is_p
         return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
                           GK_BATCH_ROWS_MAX, problem->m);
     }
-    if (!is_float(problem->x_dtype) || !is_float(problem->y_dtype)) {
-        return reason_set(why, STATUS_UNSUPPORTED,
-                          "x of type %s and y of type %s; only f32, f16, bf16",
-                          dtype_name(problem->x_dtype), dtype_name(problem->y_dtype));
+    if (!is_float(problem->y_dtype)) {
+        return reason_set(why, STATUS_UNSUPPORTED, "y of type %s; only f32, f16, bf16",
+                          dtype_name(problem->y_dtype));
     }
     return isa_check(isa, why);
 }

@@ -151,7 +151,7 @@ static void check_all_kernels(const struct gk_canonical *canonical, const struct
     for (uint64_t j = 0; j < (uint64_t)m * desc->k; j++) {
         elem_store(x, problem.x_dtype, j, random_unit(&random));
     }
-    gk_reference_gemm(canonical, x, problem.x_dtype, desc->k, m, reference);
+    assert_int_equal(gk_reference_gemm(canonical, x, problem.x_dtype, desc->k, m, reference), 0);
     const struct gk_kernel *kernel;
     struct gk_problem host_problem = problem;
     host_problem.layout = on_host->layout;

@@ -207,10 +207,10 @@ bool product_is_right(const struct product *product)
     if (reference == NULL) {
         return false;
     }
-    gk_reference_gemm(&product->weight->canonical, gemmd_buffer_data(product->x),
-                      (enum dtype)product->gemm.x_dtype, product->x_stride, product->gemm.m,
-                      reference);
-    bool is_right = values_are_right(product, reference) && gaps_are_untouched(product);
+    int r = gk_reference_gemm(&product->weight->canonical, gemmd_buffer_data(product->x),
+                              (enum dtype)product->gemm.x_dtype, product->x_stride, product->gemm.m,
+                              reference);
+    bool is_right = r == 0 && values_are_right(product, reference) && gaps_are_untouched(product);
     free(reference);
     return is_right;
 }

@@ -234,7 +234,7 @@ static void test_gemm_from_file_to_file(void **state)
     assert_int_equal(npy_read(out, &shape, &y, NULL), 0);
     assert_int_equal(shape.n_rows, M);
     assert_int_equal(shape.n_columns, 96);
-    gk_reference_gemm(canonical, x, DTYPE_F32, 256, M, expected);
+    assert_int_equal(gk_reference_gemm(canonical, x, DTYPE_F32, 256, M, expected), 0);
     for (uint32_t i = 0; i < M * 96; i++) {
         assert_true(fabs((double)y[i] - expected[i]) < 1e-4);
     }

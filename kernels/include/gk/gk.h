@@ -379,7 +379,8 @@ int gk_host_isa_check(const char *isa, struct reason *why) GD_MUST_CHECK;
 /* ---- reference ---------------------------------------------------------------------------------
  */
 
-/* gk_reference_gemm() - y in double from the canonical weight, in double, k ascending.
- * x (m, k) of x_dtype, x_stride_elems >= k; y (m, n) double, packed. */
-void gk_reference_gemm(const struct gk_canonical *canonical, const void *x, enum dtype x_dtype,
-                       uint64_t x_stride_elems, uint32_t m, double *y);
+/* gk_reference_gemm() - y in double from the canonical weight, in double, k ascending; x quantised
+ * first by desc.act, as every kernel does it. x (m, k) of F32, F16 or BF16, x_stride_elems >= k; y
+ * (m, n) double, packed. 0 or -ENOMEM. */
+int gk_reference_gemm(const struct gk_canonical *canonical, const void *x, enum dtype x_dtype,
+                      uint64_t x_stride_elems, uint32_t m, double *y) GD_MUST_CHECK;

@@ -5,95 +5,12 @@
 #include <string.h>
 
 #include "cmocka_all.h"
-#include "ipc/base/half.h"
 #include "ipc/base/num.h"
 #include "kernel_case.h"
 
 #define GUARD_BYTES 64u
 #define GUARD_BYTE  0x5a
 #define POISON_BYTE 0xff
-
-uint32_t random_next(struct random *random)
-{
-    random->state = random->state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(random->state >> 32);
-}
-
-double random_unit(struct random *random)
-{
-    return (double)random_next(random) / 2147483648.0 - 1.0;
-}
-
-void elem_store(void *array, enum dtype dtype, uint64_t index, double value)
-{
-    float f32 = (float)value;
-    uint16_t bits = dtype == DTYPE_F16 ? half_from_f32(f32) : bf16_from_f32(f32);
-    const void *source = dtype == DTYPE_F32 ? (const void *)&f32 : (const void *)&bits;
-    memcpy((char *)array + index * dtype_bytes(dtype), source, dtype_bytes(dtype));
-}
-
-double elem_load(const void *array, enum dtype dtype, uint64_t index)
-{
-    const char *elem = (const char *)array + index * dtype_bytes(dtype);
-    if (dtype == DTYPE_F32) {
-        float f32;
-        memcpy(&f32, elem, sizeof(f32));
-        return (double)f32;
-    }
-    uint16_t bits;
-    memcpy(&bits, elem, sizeof(bits));
-    return (double)(dtype == DTYPE_F16 ? half_to_f32(bits) : bf16_to_f32(bits));
-}
-
-struct gk_desc desc_int4(uint32_t n, uint32_t k, uint32_t group_k, enum dtype scale_dtype,
-                         enum dtype bias_dtype)
-{
-    return (struct gk_desc){.n = n,
-                            .k = k,
-                            .code = GK_CODE_U4,
-                            .group_n = 1,
-                            .group_k = (uint32_t)num_min(group_k, k),
-                            .scale_dtype = scale_dtype,
-                            .bias_dtype = bias_dtype};
-}
-
-struct gk_desc desc_plain(uint32_t n, uint32_t k, enum dtype dtype, enum dtype bias_dtype)
-{
-    return (struct gk_desc){
-        .n = n, .k = k, .code = gk_code_of_dtype(dtype), .bias_dtype = bias_dtype};
-}
-
-void canonical_random(struct gk_canonical *canonical, const struct gk_desc *desc,
-                      struct random *random)
-{
-    assert_int_equal(gk_canonical_alloc(canonical, desc), 0);
-    uint64_t n_elems = (uint64_t)desc->n * desc->k;
-    for (uint64_t i = 0; i < n_elems; i++) {
-        if (gk_code_is_plain(desc->code)) {
-            elem_store(canonical->codes, gk_code_dtype(desc->code), i, random_unit(random));
-        } else {
-            ((uint8_t *)canonical->codes)[i] = random_next(random) & 15;
-        }
-    }
-    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * desc->n;
-    for (uint64_t i = 0; i < n_scales; i++) {
-        elem_store(canonical->scales, desc->scale_dtype, i, 0.02 + 0.01 * random_unit(random));
-    }
-    for (uint32_t i = 0; desc->bias_dtype != DTYPE_NONE && i < desc->n; i++) {
-        elem_store(canonical->bias, desc->bias_dtype, i, random_unit(random));
-    }
-}
-
-void canonical_fill(struct gk_canonical *canonical, const struct gk_desc *desc, uint8_t code,
-                    double scale)
-{
-    assert_int_equal(gk_canonical_alloc(canonical, desc), 0);
-    memset(canonical->codes, code, (uint64_t)desc->n * desc->k);
-    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * desc->n;
-    for (uint64_t i = 0; i < n_scales; i++) {
-        elem_store(canonical->scales, desc->scale_dtype, i, scale);
-    }
-}
 
 void weight_case_init(struct weight_case *weight, const struct gk_canonical *canonical)
 {
@@ -198,12 +115,25 @@ bool kernel_fits(const struct gk_kernel *kernel, const struct weight_case *weigh
     return kernel->can_implement(&problem, NULL) == 0;
 }
 
+const struct gk_kernel *kernel_best(const struct weight_case *weight, const struct rows_case *x,
+                                    const struct rows_case *y)
+{
+    struct gk_problem problem = problem_of(weight, x, y);
+    const struct gk_kernel *kernel = NULL;
+    struct reason why = REASON_NULL;
+    if (gk_select(&problem, &kernel, &why) != 0) {
+        fail_msg("%s", why.text);
+    }
+    return kernel;
+}
+
 void kernel_run(const struct gk_kernel *kernel, const struct weight_case *weight,
                 const struct rows_case *x, struct rows_case *y, uint32_t n_parts)
 {
     struct gk_launch launch = {.problem = problem_of(weight, x, y),
                                .packed = weight->packed,
                                .x_rows = (const void *const *)x->rows,
+                               .x_scale_rows = x->has_scales ? x->scales : NULL,
                                .y_rows = y->rows};
     uint64_t size_bytes = kernel->workspace_bytes(&launch.problem);
     uint8_t *memory = aligned_alloc(64, num_align_up(size_bytes, 64) + 2 * GUARD_BYTES);
@@ -228,6 +158,16 @@ void kernel_run(const struct gk_kernel *kernel, const struct weight_case *weight
 
 const struct gk_kernel *portable_of(const struct weight_case *weight)
 {
-    bool is_plain = gk_code_is_plain(weight->canonical.desc.code);
-    return kernel_find(is_plain ? "portable_plain_gemm" : "portable_int4_gemm_group");
+    switch (weight->canonical.desc.code) {
+    case GK_CODE_U4:
+        return kernel_find("portable_int4_gemm_group");
+    case GK_CODE_U8:
+        return kernel_find("portable_int8_gemm_group");
+    case GK_CODE_E4M3:
+        return kernel_find("portable_fp8_gemm_group");
+    case GK_CODE_E2M1:
+        return kernel_find("portable_fp4_gemm_group");
+    default:
+        return kernel_find("portable_plain_gemm");
+    }
 }

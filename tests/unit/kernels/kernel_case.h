@@ -5,30 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "format_case.h"
 #include "gk/gk.h"
-
-/* A small generator with a fixed sequence: the tests must fail the same way twice. */
-struct random {
-    uint64_t state;
-};
-uint32_t random_next(struct random *random);
-double random_unit(struct random *random); /* [-1, 1) */
-
-/* Elements of F32, F16 and BF16. store rounds as ipc/base/half does. */
-void elem_store(void *array, enum dtype dtype, uint64_t index, double value);
-double elem_load(const void *array, enum dtype dtype, uint64_t index);
-
-/* desc_int4() - a group_k over k is one group. */
-struct gk_desc desc_int4(uint32_t n, uint32_t k, uint32_t group_k, enum dtype scale_dtype,
-                         enum dtype bias_dtype);
-struct gk_desc desc_plain(uint32_t n, uint32_t k, enum dtype dtype, enum dtype bias_dtype);
-
-/* canonical_random() - small scales, values in [-1, 1). canonical_fill() - every code, scale,
- * value. */
-void canonical_random(struct gk_canonical *canonical, const struct gk_desc *desc,
-                      struct random *random);
-void canonical_fill(struct gk_canonical *canonical, const struct gk_desc *desc, uint8_t code,
-                    double scale);
 
 /* A packed weight with its canonical form. */
 struct weight_case {
@@ -47,6 +25,8 @@ struct rows_case {
     uint32_t row_bytes;
     uint8_t *memory;
     void *rows[GK_BATCH_ROWS_MAX];
+    bool has_scales; /* rows that come quantised */
+    const float *scales[GK_BATCH_ROWS_MAX];
 };
 void rows_init(struct rows_case *rows, uint32_t m, uint32_t n_elems, enum dtype dtype);
 void rows_finish(struct rows_case *rows);
@@ -60,6 +40,10 @@ void rows_assert_equal(const struct rows_case *a, const struct rows_case *b);
 const struct gk_kernel *kernel_find(const char *name);
 bool kernel_fits(const struct gk_kernel *kernel, const struct weight_case *weight,
                  const struct rows_case *x, const struct rows_case *y);
+
+/* kernel_best() - the one that gk_select() chooses. */
+const struct gk_kernel *kernel_best(const struct weight_case *weight, const struct rows_case *x,
+                                    const struct rows_case *y);
 
 /* kernel_run() - poison y and the workspace, run in n_parts, check every guard. */
 void kernel_run(const struct gk_kernel *kernel, const struct weight_case *weight,

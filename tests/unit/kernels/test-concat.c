@@ -95,7 +95,7 @@ static void test_tensor_scales(void **state)
     for (uint32_t i = 0; i < 128; i++) {
         x[i] = 1.0f;
     }
-    gk_reference_gemm(&fused.whole, x, DTYPE_F32, 128, 1, y);
+    assert_int_equal(gk_reference_gemm(&fused.whole, x, DTYPE_F32, 128, 1, y), 0);
     for (uint32_t i_n = 0; i_n < 192; i_n++) {
         assert_true(y[i_n] == 128 * (double)scales[i_n / 64]);
     }

@@ -84,8 +84,11 @@ static void test_refusals(void **state)
     problem.layout = NULL;
     expect_refused(&problem, "layout");
     problem = good_problem();
-    problem.desc.has_zeros = true;
-    expect_refused(&problem, "symmetric 4-bit");
+    problem.desc.group_k = 0;
+    expect_refused(&problem, "group_k is 0");
+    problem = good_problem();
+    problem.desc.code = 99;
+    expect_refused(&problem, "it is for int4 weights");
 }
 
 static void test_workspace_and_prediction(void **state)

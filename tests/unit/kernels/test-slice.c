@@ -152,9 +152,9 @@ static void test_k_sums(void **state)
         part_random(&whole, &descs[i], &random);
         assert_int_equal(gk_canonical_slice_k(&whole, 0, 192, &slices[0], NULL), 0);
         assert_int_equal(gk_canonical_slice_k(&whole, 192, K - 192, &slices[1], NULL), 0);
-        gk_reference_gemm(&whole, x, DTYPE_F32, K, 1, sum);
-        gk_reference_gemm(&slices[0], x, DTYPE_F32, K, 1, parts[0]);
-        gk_reference_gemm(&slices[1], x + 192, DTYPE_F32, K, 1, parts[1]);
+        assert_int_equal(gk_reference_gemm(&whole, x, DTYPE_F32, K, 1, sum), 0);
+        assert_int_equal(gk_reference_gemm(&slices[0], x, DTYPE_F32, K, 1, parts[0]), 0);
+        assert_int_equal(gk_reference_gemm(&slices[1], x + 192, DTYPE_F32, K, 1, parts[1]), 0);
         for (uint32_t i_n = 0; i_n < 24; i_n++) {
             assert_true(parts[0][i_n] + parts[1][i_n] == sum[i_n]);
         }
