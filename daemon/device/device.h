@@ -82,7 +82,8 @@ struct device_ops {
     int (*launch)(struct device *device, struct device_launch *launch);
     /* The next finished launch, in launch order, or NULL. Never blocks. */
     struct device_launch *(*poll)(struct device *device);
-    /* Run a launch to its end apart from the worker's; its rows are CPU memory, dense. NULL: as
+    /* Run a launch to its end apart from the worker's; its rows are CPU memory, dense, and
+     * bring no scales. NULL: as
      * host kernels are run. See device_run_alone(). Any thread. */
     int (*run_alone)(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why);
