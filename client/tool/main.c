@@ -23,6 +23,8 @@ static const struct tool_command commands[] = {
      command_explain},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
+    {"doctor", "", "what is wrong with this machine or could be better, and the mend for each",
+     command_doctor},
     {"drain", "", "take no more work, finish what is there", command_drain},
 };
 

@@ -40,6 +40,7 @@ int command_gemm(struct tool *tool, int argc, char **argv);
 int command_explain(struct tool *tool, int argc, char **argv);
 int command_verify(struct tool *tool, int argc, char **argv);
 int command_drain(struct tool *tool, int argc, char **argv);
+int command_doctor(struct tool *tool, int argc, char **argv);
 
 /* tool_connect() - open the session, once. A command calls it when its arguments are good, so that
  * a wrong command line is exit code 2 with or without a daemon. 0 or an enum tool_exit.

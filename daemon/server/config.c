@@ -36,7 +36,8 @@ static const struct config_option options[] = {
     ROW(MODE, socket_mode, "0600", 0600, 0660, "",
         "Permission bits of the sockets: 0600 for this user only, 0660 for its group as well."),
     ROW(LIST, devices, "", 0, CONFIG_DEVICES_MAX, "",
-        "A device to own: auto or host; none given means auto."),
+        "A device to own: auto (every usable GPU, else host), host, cuda:N or a GPU's UUID; none "
+        "given means auto."),
     ROW(LIST, models, "", 0, CONFIG_MODELS_MAX, "",
         "NAME=PATH of a checkpoint to load before the daemon is ready."),
     ROW(LIST, model_options, "", 0, CONFIG_MODELS_MAX, "",

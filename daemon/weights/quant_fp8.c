@@ -33,18 +33,28 @@ static int read_block(const struct quant_settings *settings, struct quant_scheme
     return 0;
 }
 
-/* A text key that has to be absent or `wanted`. */
-static int check_text(const struct quant_settings *settings, const char *key, const char *wanted,
-                      bool *ret_is_there, struct reason *why)
+/* The format of weights and, separately, of scales, which are floats unless it says otherwise. */
+static int read_formats(const struct quant_settings *settings, struct quant_scheme *scheme,
+                        struct reason *why)
 {
-    const char *text = NULL;
-    int r = quant_get_text(settings->values, key, settings->place, &text, why);
-    if (r == 0 && text && strcmp(text, wanted) != 0) {
-        return UNSUPPORTED(why, "%s: %s '%.60s' is not served; known: '%s'", settings->place, key,
-                           text, wanted);
+    const char *fmt = NULL, *scale_fmt = NULL;
+    int r = quant_get_text(settings->values, "fmt", settings->place, &fmt, why);
+    if (r == 0) {
+        r = quant_get_text(settings->values, "scale_fmt", settings->place, &scale_fmt, why);
     }
-    *ret_is_there = text != NULL;
-    return r;
+    if (r != 0) {
+        return r;
+    }
+    if (fmt && strcmp(fmt, "e4m3") != 0) {
+        return UNSUPPORTED(why, "%s: fmt '%.60s' is not served; known: 'e4m3'", settings->place,
+                           fmt);
+    }
+    scheme->is_act_scale_pow2 = scale_fmt && strcmp(scale_fmt, "ue8m0") == 0;
+    if (scale_fmt && !scheme->is_act_scale_pow2 && strcmp(scale_fmt, "float") != 0) {
+        return UNSUPPORTED(why, "%s: scale_fmt '%.60s' is not served; known: 'float', 'ue8m0'",
+                           settings->place, scale_fmt);
+    }
+    return 0;
 }
 
 static int read_activations(const struct quant_settings *settings, struct quant_scheme *scheme,
@@ -88,11 +98,7 @@ int quant_fp8_parse(const struct quant_settings *settings, struct quant_rules *r
                     GD_UNUSED struct warnings *warnings, struct reason *why)
 {
     struct quant_scheme scheme = {.family = QUANT_FP8, .is_symmetric = true};
-    bool has_fmt;
-    int r = check_text(settings, "fmt", "e4m3", &has_fmt, why);
-    if (r == 0) {
-        r = check_text(settings, "scale_fmt", "ue8m0", &scheme.is_act_scale_pow2, why);
-    }
+    int r = read_formats(settings, &scheme, why);
     if (r == 0) {
         r = read_block(settings, &scheme, why);
     }

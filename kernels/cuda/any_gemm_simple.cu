@@ -4,10 +4,9 @@
  * One thread owns one element of y. A thread block owns 32 columns of one row of y; its 8 warps
  * take the blocks of k (NUMERICS.md: at most 128 elements, never across a group) in turns, each
  * summing its block in fp32 with k ascending; warp 0 then adds the 8 sums in the order of k. So the
- * order of every rounding is the contract's, whatever the shape and the layout. Shared memory: 8 x
- * 32 floats, one sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is
- * broadcast. The alternative, a thread that walks all of k, has an eighth of the loads in flight.
- */
+ * order of every rounding is the contract's, whatever the shape. Shared memory: 8 x 32 floats, one
+ * sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is broadcast. The
+ * alternative, a thread that walks all of k, has an eighth of the loads in flight. */
 #include "kernels/cuda/any_gemm_simple.h"
 
 #include <cuda_bf16.h>
@@ -19,9 +18,11 @@
 #define COLUMNS 32u
 #define WARPS   8u
 #define BLOCK_K 128u
+#define STEP_K  32u /* loads in flight */
 
 /* enum gk_code and enum gk_column_scale; gk.h is C. any_gemm_simple_row.c holds them equal. */
 enum { CODE_F32 = 1, CODE_F16, CODE_BF16, CODE_U4, CODE_U8, CODE_E4M3, CODE_E2M1 };
+#define STRIP_U4 (CODE_E2M1 + 1) /* 4-bit integers in strips */
 enum { COLUMN_SCALE_NONE, COLUMN_SCALE_MULTIPLIES, COLUMN_SCALE_DIVIDES };
 
 static __device__ float e4m3_value(uint32_t bits)
@@ -85,30 +86,48 @@ static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint3
                           gemm.strips.n_slice_groups, gemm.has_zeros != 0, i_n, i_k);
 }
 
-/* The code of column i_n at i_k as a number, before scale and zero point. */
-static __device__ float code_value(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
+/* The bits of the code of column i_n at i_k: nothing but a load. */
+template <uint32_t CODE>
+static __device__ uint32_t code_bits(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
 {
-    if (gemm.strips.records != NULL) {
+    if (CODE == STRIP_U4) {
         struct strip_slice slice = slice_at(gemm, i_k, i_n);
-        return (float)strip_code(&slice, i_n, i_k);
+        return strip_code(&slice, i_n, i_k);
     }
     const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
-    uint32_t nibble = row[i_n / 2] >> (i_n % 2 * 4) & 15u;
-    switch (gemm.code) {
+    switch (CODE) {
     case CODE_F32:
-        return load(row, DTYPE_F32, i_n);
+        return ((const uint32_t *)row)[i_n];
     case CODE_F16:
-        return load(row, DTYPE_F16, i_n);
     case CODE_BF16:
-        return load(row, DTYPE_BF16, i_n);
-    case CODE_U4:
-        return (float)nibble;
+        return ((const uint16_t *)row)[i_n];
     case CODE_U8:
-        return (float)row[i_n];
     case CODE_E4M3:
-        return e4m3_value(row[i_n]);
+        return row[i_n];
     default:
-        return e2m1_value(nibble);
+        return row[i_n / 2];
+    }
+}
+
+/* The same as a number, before scale and zero point. */
+template <uint32_t CODE> static __device__ float code_value(uint32_t bits, uint32_t i_n)
+{
+    switch (CODE) {
+    case CODE_F32:
+        return __uint_as_float(bits);
+    case CODE_F16:
+        return __half2float(__ushort_as_half((unsigned short)bits));
+    case CODE_BF16:
+        return __uint_as_float(bits << 16);
+    case CODE_U4:
+        return (float)(bits >> (i_n % 2 * 4) & 15u);
+    case CODE_U8:
+    case STRIP_U4:
+        return (float)bits;
+    case CODE_E4M3:
+        return e4m3_value(bits);
+    default:
+        return e2m1_value(bits >> (i_n % 2 * 4) & 15u);
     }
 }
 
@@ -173,15 +192,46 @@ static __device__ float zero_point(const struct any_gemm &gemm, const struct blo
     return gemm.code == CODE_U4 ? 8.0f : 128.0f;
 }
 
+/* A warp brings its block of x to shared memory. */
+static __device__ void stage_x(const struct any_gemm &gemm, const struct block &block,
+                               const void *x, float *staged)
+{
+    for (uint32_t i = threadIdx.x; i < block.end - block.begin; i += COLUMNS) {
+        uint32_t i_k = block.begin + i;
+        staged[i] = load(x, gemm.x_dtype, gemm.perm != NULL ? gemm.perm[i_k] : i_k);
+    }
+    __syncwarp();
+}
+
+/* One step of a block: all loads are on their way before the first is used. */
+template <uint32_t CODE, uint32_t N_K>
+static __device__ float add_step(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n,
+                                 const float *x, float zero, float sum)
+{
+    uint32_t bits[N_K];
+#pragma unroll
+    for (uint32_t i = 0; i < N_K; i++) {
+        bits[i] = code_bits<CODE>(gemm, i_k + i, i_n);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < N_K; i++) {
+        sum = __fmaf_rn(x[i], __fsub_rn(code_value<CODE>(bits[i], i_n), zero), sum);
+    }
+    return sum;
+}
+
+template <uint32_t CODE>
 static __device__ float block_sum(const struct any_gemm &gemm, const struct block &block,
-                                  const void *x, uint32_t i_n)
+                                  const float *x, uint32_t i_n)
 {
     float zero = zero_point(gemm, block, i_n);
     float sum = 0.0f;
-    for (uint32_t i_k = block.begin; i_k < block.end; i_k++) {
-        uint32_t i_x = gemm.perm != NULL ? gemm.perm[i_k] : i_k;
-        float w = __fsub_rn(code_value(gemm, i_k, i_n), zero);
-        sum = __fmaf_rn(load(x, gemm.x_dtype, i_x), w, sum);
+    uint32_t i_k = block.begin;
+    for (; i_k + STEP_K <= block.end; i_k += STEP_K) {
+        sum = add_step<CODE, STEP_K>(gemm, i_k, i_n, x + (i_k - block.begin), zero, sum);
+    }
+    for (; i_k < block.end; i_k++) {
+        sum = add_step<CODE, 1>(gemm, i_k, i_n, x + (i_k - block.begin), zero, sum);
     }
     return sum;
 }
@@ -211,9 +261,11 @@ static __device__ float finish(const struct any_gemm &gemm, uint32_t i_n, float 
     return gemm.bias == NULL ? total : __fadd_rn(total, load(gemm.bias, gemm.bias_dtype, i_n));
 }
 
+template <uint32_t CODE>
 static __global__ void __launch_bounds__(COLUMNS *WARPS)
     any_gemm_simple(const __grid_constant__ struct any_gemm gemm)
 {
+    __shared__ float x[WARPS][BLOCK_K];
     __shared__ float sums[WARPS][COLUMNS];
     uint32_t lane = threadIdx.x;
     uint32_t warp = threadIdx.y;
@@ -222,9 +274,12 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
     uint32_t n_blocks = (gemm.k + gemm.group_k - 1) / gemm.group_k * blocks_per_group(gemm);
     float total = 0.0f;
     for (uint32_t first = 0; first < n_blocks; first += WARPS) {
-        if (is_inside && first + warp < n_blocks) {
+        if (first + warp < n_blocks) {
             struct block block = block_of(gemm, first + warp);
-            sums[warp][lane] = block_sum(gemm, block, gemm.rows.x[blockIdx.y], i_n);
+            stage_x(gemm, block, gemm.rows.x[blockIdx.y], x[warp]);
+            if (is_inside) {
+                sums[warp][lane] = block_sum<CODE>(gemm, block, x[warp], i_n);
+            }
         }
         __syncthreads();
         for (uint32_t i = 0; warp == 0 && is_inside && i < WARPS && first + i < n_blocks; i++) {
@@ -237,15 +292,27 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
     }
 }
 
+/* By code, from 1; the strips behind. */
+static void (*const kernels[])(const struct any_gemm gemm) = {
+    any_gemm_simple<CODE_F32>,  any_gemm_simple<CODE_F16>, any_gemm_simple<CODE_BF16>,
+    any_gemm_simple<CODE_U4>,   any_gemm_simple<CODE_U8>,  any_gemm_simple<CODE_E4M3>,
+    any_gemm_simple<CODE_E2M1>, any_gemm_simple<STRIP_U4>,
+};
+
 int any_gemm_simple_enqueue(const struct any_gemm *gemm, void *stream)
 {
     dim3 grid((gemm->n + COLUMNS - 1) / COLUMNS, gemm->m);
-    any_gemm_simple<<<grid, dim3(COLUMNS, WARPS), 0, (cudaStream_t)stream>>>(*gemm);
+    uint32_t code = gemm->strips.records != NULL ? STRIP_U4 : gemm->code;
+    kernels[code - CODE_F32]<<<grid, dim3(COLUMNS, WARPS), 0, (cudaStream_t)stream>>>(*gemm);
     return cudaPeekAtLastError();
 }
 
 int any_gemm_simple_load(void)
 {
-    struct cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, any_gemm_simple);
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; error == cudaSuccess && i < sizeof(kernels) / sizeof(kernels[0]); i++) {
+        struct cudaFuncAttributes attributes;
+        error = cudaFuncGetAttributes(&attributes, kernels[i]);
+    }
+    return error;
 }

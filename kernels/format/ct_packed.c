@@ -64,14 +64,38 @@ static void read_zeros(const void *weight_zero_point, struct gk_canonical *canon
     }
 }
 
-/* One row of W, in order or sorted by group. */
-static void read_row(const char *words, const struct gk_canonical *canonical, uint8_t *codes)
+static void read_row(const char *words, const struct gk_desc *desc, uint8_t *codes)
+{
+    uint32_t bits = gk_code_bits(desc->code), n_fields = 32 / bits;
+    uint32_t n_whole = desc->k / n_fields * n_fields;
+    for (uint32_t i = 0; i < n_whole; i += n_fields) {
+        field_unpack(field_word(words, i / n_fields), bits, codes + i);
+    }
+    for (uint32_t i = n_whole; i < desc->k; i++) {
+        codes[i] = field_of(field_word(words, i / n_fields), bits, i % n_fields);
+    }
+}
+
+static void read_row_sorted(const char *words, const struct gk_canonical *canonical, uint8_t *codes)
 {
     uint32_t bits = gk_code_bits(canonical->desc.code), n_fields = 32 / bits;
-    const uint32_t *perm = canonical->perm;
     for (uint32_t i = 0; i < canonical->desc.k; i++) {
-        uint32_t i_k = perm != NULL ? perm[i] : i;
+        uint32_t i_k = canonical->perm[i];
         codes[i] = field_of(field_word(words, i_k / n_fields), bits, i_k % n_fields);
+    }
+}
+
+static void read_codes(const char *words, const struct gk_canonical *canonical)
+{
+    const struct gk_desc *desc = &canonical->desc;
+    uint64_t row_bytes = num_div_up(desc->k, 32 / gk_code_bits(desc->code)) * 4;
+    for (uint64_t i_n = 0; i_n < desc->n; i_n++) {
+        uint8_t *codes = (uint8_t *)canonical->codes + i_n * desc->k;
+        if (desc->has_perm) {
+            read_row_sorted(words + i_n * row_bytes, canonical, codes);
+        } else {
+            read_row(words + i_n * row_bytes, desc, codes);
+        }
     }
 }
 
@@ -89,10 +113,6 @@ int gk_ct_packed_read(const struct gk_ct_packed *source, struct gk_canonical *ca
     if (desc->has_zeros) {
         read_zeros(source->weight_zero_point, canonical);
     }
-    uint64_t row_bytes = num_div_up(desc->k, 32 / gk_code_bits(desc->code)) * 4;
-    for (uint64_t i_n = 0; i_n < desc->n; i_n++) {
-        read_row((const char *)source->weight_packed + i_n * row_bytes, canonical,
-                 (uint8_t *)canonical->codes + i_n * desc->k);
-    }
+    read_codes(source->weight_packed, canonical);
     return 0;
 }

@@ -5,8 +5,11 @@
 #include <math.h>
 
 #include "gk/gk.h"
+#include "kernels/format/fields.h"
 #include "kernels/format/scales.h"
 #include "kernels/scalar.h"
+
+#define CODES_PER_WORD 8u
 
 static int check_shape(const struct gk_fp4 *source, const struct gk_desc *desc, struct reason *why)
 {
@@ -41,6 +44,20 @@ static int read_global(const void *global_scale, struct gk_canonical *canonical,
     return 0;
 }
 
+/* Rows are whole bytes, so W is one stream of nibbles. */
+static void read_codes(const uint8_t *bytes, const struct gk_canonical *canonical)
+{
+    uint8_t *codes = canonical->codes;
+    uint64_t n_codes = (uint64_t)canonical->desc.n * canonical->desc.k;
+    uint64_t n_whole = n_codes / CODES_PER_WORD * CODES_PER_WORD;
+    for (uint64_t i = 0; i < n_whole; i += CODES_PER_WORD) {
+        field_unpack(field_word(bytes, i / CODES_PER_WORD), 4, codes + i);
+    }
+    for (uint64_t i = n_whole; i < n_codes; i++) {
+        codes[i] = i % 2 == 0 ? bytes[i / 2] & 15 : bytes[i / 2] >> 4;
+    }
+}
+
 int gk_fp4_read(const struct gk_fp4 *source, struct gk_canonical *canonical, struct reason *why)
 {
     const struct gk_desc *desc = &canonical->desc;
@@ -54,11 +71,6 @@ int gk_fp4_read(const struct gk_fp4 *source, struct gk_canonical *canonical, str
     if (r != 0) {
         return r;
     }
-    const uint8_t *bytes = source->weight;
-    uint8_t *codes = canonical->codes;
-    for (uint64_t i = 0; i < (uint64_t)desc->n * desc->k / 2; i++) {
-        codes[2 * i] = bytes[i] & 15;
-        codes[2 * i + 1] = bytes[i] >> 4;
-    }
+    read_codes(source->weight, canonical);
     return 0;
 }

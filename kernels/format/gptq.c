@@ -97,9 +97,7 @@ static void read_tile(const void *qweight, const struct gk_canonical *canonical,
         for (uint32_t i_n = first_n; i_n < end_n; i_n++) {
             uint32_t word = field_word(qweight, i_word * n + i_n);
             uint8_t *codes = (uint8_t *)canonical->codes + i_n * k + i_word * n_fields;
-            for (uint32_t i = 0; i < n_fields; i++) {
-                codes[i] = field_of(word, bits, i);
-            }
+            field_unpack(word, bits, codes);
         }
     }
 }

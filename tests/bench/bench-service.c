@@ -8,8 +8,8 @@
  *   throughput    1, 4 and 16 client processes, each one row at a time on one int4 weight. Two
  *                 daemons, batching on and off, take turns as well; an idle one uses no CPU.
  *
- * Usage: bench-service [--quick]. Prints tables; tests/bench/run keeps them with date and machine.
- */
+ * Usage: bench-service [--quick] [--device-memory]. Prints tables; tests/bench/run keeps them with
+ * date and machine. On a GPU, x and y lie in host memory unless --device-memory says otherwise. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +45,9 @@ struct request {
     struct gemmd_gemm gemm;
 };
 
+static int (*alloc)(gemmd_client_t *client, uint32_t device_index, uint64_t size_bytes,
+                    gemmd_buffer_t **ret_buffer) = gemmd_buffer_alloc_host;
+
 static void request_init(struct request *request, const struct fixture *fixture,
                          enum gemmd_path path)
 {
@@ -55,10 +58,8 @@ static void request_init(struct request *request, const struct fixture *fixture,
     request->gemm.m = 1;
     request->gemm.x_dtype = request->gemm.y_dtype = GEMMD_BF16;
     if (gemmd_find_weight(request->client, "bench/w", &request->weight) != GEMMD_OK ||
-        gemmd_buffer_alloc_host(request->client, 0, request->weight.k * 2ull, &request->gemm.x) !=
-            GEMMD_OK ||
-        gemmd_buffer_alloc_host(request->client, 0, request->weight.n * 2ull, &request->gemm.y) !=
-            GEMMD_OK) {
+        alloc(request->client, 0, request->weight.k * 2ull, &request->gemm.x) != GEMMD_OK ||
+        alloc(request->client, 0, request->weight.n * 2ull, &request->gemm.y) != GEMMD_OK) {
         fixture_fail(fixture, "preparing: %s", gemmd_last_error());
     }
     request->gemm.weight = &request->weight;
@@ -336,10 +337,16 @@ static void bench_throughput(struct span *span, bool is_quick)
 
 int main(int argc, char **argv)
 {
-    bool is_quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
-    if (argc > 1 && !is_quick) {
-        (void)fprintf(stderr, "usage: bench-service [--quick]\n");
-        return 2;
+    bool is_quick = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0) {
+            is_quick = true;
+        } else if (strcmp(argv[i], "--device-memory") == 0) {
+            alloc = gemmd_buffer_alloc;
+        } else {
+            (void)fprintf(stderr, "usage: bench-service [--quick] [--device-memory]\n");
+            return 2;
+        }
     }
     struct span *span =
         mmap(NULL, sizeof(*span), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -347,8 +354,9 @@ int main(int argc, char **argv)
         perror("mmap");
         return 1;
     }
-    bench_round_trips(is_quick);
+    /* First what forks: a process that has used CUDA cannot. */
     bench_throughput(span, is_quick);
+    bench_round_trips(is_quick);
     (void)munmap(span, sizeof(*span));
     return 0;
 }

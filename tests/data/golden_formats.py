@@ -218,11 +218,11 @@ def compressed_tensors_act_order(n, k, group):
 # ---- FP8 of transformers, ModelOpt ----
 
 
-def transformers_block_fp8(n, k, block):
+def transformers_block_fp8(n, k, block_n, block_k):
     from transformers import FineGrainedFP8Config
     from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 
-    config = FineGrainedFP8Config(weight_block_size=(block, block))
+    config = FineGrainedFP8Config(weight_block_size=(block_n, block_k))
     quantizer = types.SimpleNamespace(quantization_config=config)
     tensors = Fp8Quantize(quantizer).convert({"layer.weight": random_linear(n, k).weight.data})
     tensors = {name.removeprefix("layer."): tensor for name, tensor in tensors.items()}
@@ -307,7 +307,7 @@ def makers(is_old):
         ("ct-nvfp4", lambda: ct(64, 128, "nvfp4-pack-quantized", **nvfp4)),
         ("ct-mxfp4", lambda: ct(64, 128, "mxfp4-pack-quantized", **mx, num_bits=4)),
         ("ct-mxfp8", lambda: ct(64, 128, "mxfp8-quantized", **mx, num_bits=8)),
-        ("fp8-block-32", lambda: transformers_block_fp8(64, 128, 32)),
+        ("fp8-block", lambda: transformers_block_fp8(64, 256, 32, 128)),
         ("modelopt-fp8", lambda: modelopt_fp8(64, 128)),
         ("modelopt-nvfp4", lambda: modelopt_nvfp4(64, 128)),
         ("modelopt-mxfp8", lambda: modelopt_mxfp8(64, 128)),

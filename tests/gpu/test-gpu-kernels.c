@@ -1,6 +1,6 @@
 /* test-gpu-kernels.c - every CUDA row of the registry against float64, and against the host kernels
- * bit for bit where NUMERICS.md promises it; rows that do not change with m. Skipped without a GPU.
- */
+ * bit for bit where NUMERICS.md promises it; rows that do not change with m. --quick: a fifth of
+ * the cases. Skipped without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,6 +21,7 @@
 
 static struct device *device;
 static struct device *host;
+static uint32_t every = 1; /* of the cases; --quick, for sanitizers, takes every 5th */
 
 static const uint32_t row_counts[] = {1, 7, 8, 16, 17, 33, 64};
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
@@ -262,7 +263,7 @@ static void check_weight(const struct gk_desc *desc, uint32_t i)
     fill(&canonical, desc, &random);
     assert_true(pack(&on_gpu, device, &canonical));
     (void)pack(&on_host, host, &canonical);
-    for (uint32_t j = 0; j < ARRAY_LENGTH(row_counts); j++) {
+    for (uint32_t j = 0; j < ARRAY_LENGTH(row_counts); j += every) {
         check_all_kernels(&canonical, &on_gpu, &on_host, row_counts[j], i + j);
     }
     unpack(&on_gpu);
@@ -277,7 +278,7 @@ static const uint32_t shapes[][2] = {
 static void test_plain(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 3; i++) {
+    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 3; i += every) {
         struct gk_desc desc = desc_plain(shapes[i / 3][0], shapes[i / 3][1], dtypes[i % 3],
                                          i % 2 == 0 ? DTYPE_F16 : DTYPE_NONE);
         check_weight(&desc, i);
@@ -288,7 +289,7 @@ static void test_integers(void **state)
 {
     (void)state;
     static const uint32_t groups[] = {32, 128, 192, UINT32_MAX};
-    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 8; i++) {
+    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 8; i += every) {
         struct gk_desc desc = desc_int4(shapes[i / 8][0], shapes[i / 8][1], groups[i % 4],
                                         dtypes[i % 3], i % 5 == 0 ? DTYPE_BF16 : DTYPE_NONE);
         desc.code = i / 4 % 2 == 0 ? GK_CODE_U4 : GK_CODE_U8;
@@ -302,7 +303,7 @@ static void test_floats(void **state)
 {
     (void)state;
     static const enum dtype scale_dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F8_E4M3, DTYPE_F8_E8M0};
-    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 4; i++) {
+    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 4; i += every) {
         uint32_t n = shapes[i / 4][0], k = shapes[i / 4][1];
         struct gk_desc desc = desc_int4(n, k, i % 2 == 0 ? 128 : 32, scale_dtypes[i % 4], 0);
         desc.code = i % 4 < 2 ? GK_CODE_E4M3 : GK_CODE_E2M1;
@@ -312,9 +313,10 @@ static void test_floats(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct reason why = REASON_NULL;
+    every = argc == 2 && strcmp(argv[1], "--quick") == 0 ? 5 : 1;
     if (device_open("cuda:0", 0, 0, &device, &why) != 0) {
         print_message("skipped: %s\n", why.text);
         return SKIPPED;

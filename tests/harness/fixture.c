@@ -79,10 +79,17 @@ void fixture_finish(struct fixture *fixture)
 /* ---- starting ----------------------------------------------------------------------------------
  */
 
+/* Tests that were carried to another machine say where the program is there. */
+static const char *program(void)
+{
+    const char *path = getenv("GEMMD_PROGRAM");
+    return path != NULL ? path : GEMMD_PROGRAM;
+}
+
 static void become_daemon(const struct fixture *fixture, const struct fixture_options *options,
                           const char *config_path)
 {
-    const char *argv[8] = {GEMMD_PROGRAM, "--config", config_path};
+    const char *argv[8] = {program(), "--config", config_path};
     uint32_t n = 3;
     if (fixture->socket_dir[0] != '\0') {
         argv[n++] = "--socket-dir";
@@ -100,8 +107,8 @@ static void become_daemon(const struct fixture *fixture, const struct fixture_op
         _exit(126);
     }
     (void)close(log_fd);
-    (void)execv(GEMMD_PROGRAM, (char *const *)(uintptr_t)argv);
-    (void)fprintf(stderr, "%s: %s\n", GEMMD_PROGRAM, strerror(errno));
+    (void)execv(argv[0], (char *const *)(uintptr_t)argv);
+    (void)fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
     _exit(127);
 }
 

@@ -1,7 +1,7 @@
 /* fixture.h - the real daemon on a private socket folder, for tests and benches.
  *
- * The program is the one of the same build (GEMMD_PROGRAM). It dies with the thread that started it
- * (PR_SET_PDEATHSIG), so a test that fails half-way leaves no daemon behind. What goes wrong in
+ * The program is the one of the same build, or $GEMMD_PROGRAM. It dies with the thread that started
+ * it (PR_SET_PDEATHSIG), so a test that fails half-way leaves no daemon behind. What goes wrong in
  * here ends the test program with the daemon's log on stderr: a test without a daemon has nothing
  * to say. */
 #pragma once

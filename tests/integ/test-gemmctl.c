@@ -69,7 +69,8 @@ static int gemmctl(const char *socket_dir, const char *const *words)
         if (out < 0 || err < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) {
             _exit(126);
         }
-        (void)execv(GEMMCTL_PROGRAM, (char *const *)(uintptr_t)argv);
+        const char *path = getenv("GEMMCTL_PROGRAM"); /* carried to another machine */
+        (void)execv(path != NULL ? path : GEMMCTL_PROGRAM, (char *const *)(uintptr_t)argv);
         _exit(127);
     }
     int child;

@@ -4,10 +4,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/unit/client/fixture.h"
 
+#include "client/tool/doctor.h"
 #include "client/tool/npy.h"
 #include "client/tool/status.h"
 #include "client/tool/tool.h"
@@ -42,6 +45,39 @@ static void test_usage_needs_no_daemon(void **state)
     assert_int_equal(run(&tool, command_gemm, "gemm w --in x"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_gemm, "gemm w --in x --out y --act int8"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_gemm, "gemm w --in x --out y --repeat 0"), TOOL_USAGE);
+}
+
+/* Every subject that needs no GPU, whatever this machine is; a daemon that is missing is no fault.
+ */
+static void test_doctor(void **state)
+{
+    (void)state;
+    struct tool tool = {.socket_dir = "/nonexistent"};
+    assert_int_equal(run(&tool, command_doctor, "doctor x"), TOOL_USAGE);
+    struct findings findings = {.n = 0};
+    doctor_machine(&findings);
+    assert_true(findings.n >= 2);
+    assert_int_equal(findings.items[0].state, FINDING_OK); /* memfds */
+    struct rlimit limit, low;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 100;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    findings.n = 0;
+    doctor_machine(&findings);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(findings.items[1].state, FINDING_WARNING);
+    assert_non_null(strstr(findings.items[1].text, "100"));
+    assert_non_null(strstr(findings.items[1].mend, "ulimit -n"));
+    findings.n = 0;
+    doctor_daemon(&findings, &tool);
+    assert_int_equal(findings.n, 1);
+    assert_int_equal(findings.items[0].state, FINDING_WARNING);
+    assert_non_null(strstr(findings.items[0].text, "/nonexistent"));
+    findings.n = 0;
+    doctor_gpu(&findings);
+    assert_true(findings.n >= 1);
+    assert_string_equal(findings.items[0].subject, "driver");
 }
 
 static void test_no_daemon(void **state)
@@ -239,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_usage_needs_no_daemon),
+        cmocka_unit_test(test_doctor),
         cmocka_unit_test(test_no_daemon),
         cmocka_unit_test(test_replies_of_another_kind),
         cmocka_unit_test(test_jobs_are_followed),

@@ -17,7 +17,7 @@ static struct gk_desc desc_fp4(enum gk_column_scale column_scale)
 {
     bool is_mx = column_scale == GK_COLUMN_SCALE_NONE;
     return (struct gk_desc){.n = 33,
-                            .k = 72,
+                            .k = 70,
                             .code = GK_CODE_E2M1,
                             .group_n = 1,
                             .group_k = is_mx ? 32 : 16,
