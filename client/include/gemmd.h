@@ -289,10 +289,12 @@ struct gemmd_result {
 typedef uint64_t gemmd_ticket_t;
 
 /* gemmd_gemm() - one product, start to end: y = x W^T (+ bias). Blocks.
- * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype, a float one; y must not overlap x, x_scale. A
- * row of y depends on that row of x and on the weight only: never on m or on what it was batched
- * with. Errors: INVALID_ARGUMENT with the numbers; NOT_FOUND when the weight was unloaded; BUSY;
- * TIMEOUT; SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless GEMMD_OK. */
+ * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype, which is F32, F16 or BF16. y must overlap
+ * neither x nor x_scale. A row of y depends on that row of x and on the weight only: never on m or
+ * on what it was batched with.
+ * Errors: INVALID_ARGUMENT with the numbers; UNSUPPORTED types; NOT_FOUND when the weight was
+ * unloaded; BUSY; TIMEOUT; SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless
+ * GEMMD_OK. */
 GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gemm) GEMMD_MUST_CHECK;
 
 /* gemmd_submit() - start n products in one call, of weights on one device; they may run in any

@@ -92,3 +92,74 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents()
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
+
+/* ---- Hopper ------------------------------------------------------------------------------------
+ * mbarriers, bulk copies and warpgroup mma; empty for older GPUs, whose kernels do not call them.
+ */
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define PTX_SM90(...) asm volatile(__VA_ARGS__)
+#else
+#define PTX_SM90(...)
+#endif
+
+__device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t n_arrivals)
+{
+    PTX_SM90("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(n_arrivals));
+}
+
+/* Make initialised barriers visible to the copy engine. */
+__device__ __forceinline__ void fence_mbarrier_init()
+{
+    PTX_SM90("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(uint32_t barrier)
+{
+    PTX_SM90("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(uint32_t barrier, uint32_t n_bytes)
+{
+    PTX_SM90("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(n_bytes)
+             : "memory");
+}
+
+/* Wait until the phase of that parity is over. */
+__device__ __forceinline__ void mbarrier_wait_parity(uint32_t barrier, uint32_t parity)
+{
+    PTX_SM90("{\n"
+             ".reg .pred done;\n"
+             "again:\n"
+             "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+             "@!done bra again;\n"
+             "}" ::"r"(barrier),
+             "r"(parity)
+             : "memory");
+}
+
+/* Both addresses and n_bytes are multiples of 16; the barrier counts the bytes. */
+__device__ __forceinline__ void cp_async_bulk(uint32_t shared, const void *global, uint32_t n_bytes,
+                                              uint32_t barrier)
+{
+    PTX_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+             "[%3];" ::"r"(shared),
+             "l"(global), "r"(n_bytes), "r"(barrier)
+             : "memory");
+}
+
+/* Before the first of a run of wgmma that reads registers written by other instructions. */
+__device__ __forceinline__ void wgmma_fence()
+{
+    PTX_SM90("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_commit()
+{
+    PTX_SM90("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+template <int n_pending> __device__ __forceinline__ void wgmma_wait()
+{
+    PTX_SM90("wgmma.wait_group.sync.aligned %0;" ::"n"(n_pending) : "memory");
+}

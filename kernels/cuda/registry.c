@@ -6,6 +6,7 @@
 #include "kernels/registry.h"
 
 static const struct gk_kernel *const kernels[] = {
+    &cuda_strip_wide,
     &cuda_strip_gemm,
     &cuda_any_gemm_simple,
 };

@@ -3,5 +3,6 @@
 
 #include "gk/gk.h"
 
+extern const struct gk_kernel cuda_strip_wide;
 extern const struct gk_kernel cuda_strip_gemm;
 extern const struct gk_kernel cuda_any_gemm_simple;

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/strip_args.h"
+#include "kernels/cuda/strip_types.cuh"
 #include "kernels/layout/strip.h"
 
 namespace {
@@ -28,12 +29,7 @@ __device__ __forceinline__ warp_id this_warp()
     return {threadIdx.x / 32, blockDim.x / 32, lane, lane / 4, lane % 4};
 }
 
-__device__ __forceinline__ uint32_t own_strips(const strip_args &args)
-{
-    return args.n_own_min + (blockIdx.x < args.n_own_extra ? 1 : 0);
-}
-
-/* Slices of a step, which is also how many warps work in it. */
+/* Slices of a step. */
 __device__ __forceinline__ uint32_t step_slices(const strip_args &args, uint32_t i_step)
 {
     return min(STRIP_STEP_SLICES, args.n_slices - i_step * STRIP_STEP_SLICES);
@@ -48,48 +44,28 @@ template <int n_groups, bool has_zeros> struct sizes {
     static constexpr uint32_t stage = STRIP_CODES_BYTES + 32 * (lane_scales + lane_zeros);
 };
 
-/* Where the next copy comes from: rounds, steps within a round, strips within a step. */
-struct cursor {
-    const uint8_t *codes; /* this lane's */
+/* Where this lane's part of a slice lies in memory. */
+struct slice_source {
+    const uint8_t *codes;
     const uint8_t *scales;
     const uint8_t *zeros;
-    uint32_t stride_bytes; /* to the next own strip */
-    uint32_t n_left;       /* strips of this step and round; 0: all is copied */
-    uint32_t i_step;
-    uint32_t first_strip; /* of the round, counted in own strips */
 };
 
+/* Slice i of a step, of any strip. */
 template <int n_groups, bool has_zeros>
-__device__ __forceinline__ void cursor_seek(const strip_args &args, const warp_id &id, cursor &at)
+__device__ __forceinline__ slice_source source_of(const strip_args &args, const warp_id &id,
+                                                  uint64_t i_strip, uint32_t i_step, uint32_t i)
 {
     using size = sizes<n_groups, has_zeros>;
-    uint32_t n = step_slices(args, at.i_step);
-    uint32_t whole_bytes = strip_align(STRIP_STEP_SLICES * size::slice);
-    uint32_t record_bytes = strip_align(n * size::slice);
-    uint64_t strip = blockIdx.x + static_cast<uint64_t>(at.first_strip) * gridDim.x;
-    const uint8_t *record = args.records +
-                            static_cast<uint64_t>(at.i_step) * args.n_strips * whole_bytes +
-                            strip * record_bytes;
-    at.codes = record + id.warp * STRIP_CODES_BYTES + id.lane * 16;
-    at.scales = record + n * STRIP_CODES_BYTES + (id.warp * 8 + id.g) * size::lane_scales;
-    at.zeros = record + n * (STRIP_CODES_BYTES + 8 * size::lane_scales) +
-               (id.warp * 8 + id.g) * size::lane_zeros;
-    at.stride_bytes = gridDim.x * record_bytes;
-    at.n_left = min(args.n_round_strips, own_strips(args) - at.first_strip);
-}
-
-/* To the next step this warp has a slice in, or to the next round, or to the end. */
-template <int n_groups, bool has_zeros>
-__device__ __forceinline__ void cursor_turn(const strip_args &args, const warp_id &id, cursor &at)
-{
-    at.i_step++;
-    if (at.i_step * STRIP_STEP_SLICES + id.warp >= args.n_slices) {
-        at.i_step = 0;
-        at.first_strip += args.n_round_strips;
-    }
-    if (at.first_strip < own_strips(args)) {
-        cursor_seek<n_groups, has_zeros>(args, id, at);
-    }
+    uint32_t n = step_slices(args, i_step);
+    uint64_t step_bytes =
+        args.n_strips * static_cast<uint64_t>(strip_align(STRIP_STEP_SLICES * size::slice));
+    const uint8_t *record =
+        args.records + i_step * step_bytes + i_strip * strip_align(n * size::slice);
+    const uint8_t *scales = record + n * STRIP_CODES_BYTES;
+    const uint8_t *zeros = scales + n * 8 * size::lane_scales;
+    return {record + i * STRIP_CODES_BYTES + id.lane * 16,
+            scales + (i * 8 + id.g) * size::lane_scales, zeros + (i * 8 + id.g) * size::lane_zeros};
 }
 
 /* This lane's scales and zero points in a stage. Eight scales are two vectors, 512 bytes apart. */
@@ -106,35 +82,54 @@ __device__ __forceinline__ uint32_t zeros_of(uint32_t stage, const warp_id &id)
     return stage + STRIP_CODES_BYTES + 32 * 4 * n_groups + id.lane * 2 * n_groups - id.lane * 16;
 }
 
-/* One strip's slice into a stage (the address of this lane's first word there). Always one group of
- * copies, empty at the end, so that waiting can count. */
+/* A slice into a stage (the address of this lane's first word there). Not committed. */
 template <int n_groups, bool has_zeros>
-__device__ __forceinline__ void fetch(const strip_args &args, const warp_id &id, cursor &at,
-                                      uint32_t stage)
+__device__ __forceinline__ void copy_slice(const slice_source &from, const warp_id &id,
+                                           uint32_t stage)
 {
     using size = sizes<n_groups, has_zeros>;
-    if (at.n_left > 0) {
 #pragma unroll
-        for (int i_unit = 0; i_unit < n_units; i_unit++) {
-            cp_async<16>(stage + i_unit * STRIP_UNIT_BYTES, at.codes + i_unit * STRIP_UNIT_BYTES);
-        }
-        if constexpr (size::lane_scales <= 16) {
-            cp_async<size::lane_scales>(scales_of<n_groups>(stage, id), at.scales);
-        } else {
-            cp_async<16>(scales_of<n_groups>(stage, id), at.scales);
-            cp_async<16>(scales_of<n_groups>(stage, id) + 512, at.scales + 16);
-        }
-        if constexpr (has_zeros) {
-            cp_async<size::lane_zeros>(zeros_of<n_groups>(stage, id), at.zeros);
-            at.zeros += at.stride_bytes;
-        }
-        at.codes += at.stride_bytes;
-        at.scales += at.stride_bytes;
-        if (--at.n_left == 0) {
-            cursor_turn<n_groups, has_zeros>(args, id, at);
+    for (int i_unit = 0; i_unit < n_units; i_unit++) {
+        cp_async<16>(stage + i_unit * STRIP_UNIT_BYTES, from.codes + i_unit * STRIP_UNIT_BYTES);
+    }
+    if constexpr (size::lane_scales <= 16) {
+        cp_async<size::lane_scales>(scales_of<n_groups>(stage, id), from.scales);
+    } else {
+        cp_async<16>(scales_of<n_groups>(stage, id), from.scales);
+        cp_async<16>(scales_of<n_groups>(stage, id) + 512, from.scales + 16);
+    }
+    if constexpr (has_zeros) {
+        cp_async<size::lane_zeros>(zeros_of<n_groups>(stage, id), from.zeros);
+    }
+}
+
+/* Scales of rows g and g + 8, a word a group. */
+template <int n_groups>
+__device__ __forceinline__ void read_scales(uint32_t scales, uint32_t (&pairs)[n_groups])
+{
+    if constexpr (n_groups == 2) {
+        uint2 v = ld_shared_v2(scales);
+        pairs[0] = v.x;
+        pairs[1] = v.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < n_groups; i += 4) {
+            uint4 v = ld_shared_v4(scales + i / 4 * 512);
+            pairs[i] = v.x;
+            pairs[i + 1] = v.y;
+            pairs[i + 2] = v.z;
+            pairs[i + 3] = v.w;
         }
     }
-    cp_async_commit();
+}
+
+/* -(offset + zero) of rows g and g + 8 for a group, in the unit of the dequantised codes. */
+template <typename traits>
+__device__ __forceinline__ float2 read_offsets(uint32_t zeros, int i_group)
+{
+    uint32_t word = ld_shared(zeros + i_group / 2 * 4) >> i_group % 2 * 16;
+    return make_float2(-(traits::offset + static_cast<float>(word & 0xff)) * traits::unit,
+                       -(traits::offset + static_cast<float>(word >> 8 & 0xff)) * traits::unit);
 }
 
 } // namespace

@@ -17,8 +17,8 @@
  *
  * Sums (bits of y): a group of 128 k or less is one chain of mma in k order, from
  * -(offset + zero) * sum(x), where offset is what the dequantised codes carry; then
- * s = fma(acc, scale, s) over the groups of a slice; a warp adds its slices over the steps in its
- * own place of shared memory; warps are added in order; then column scale, bias, rounding.
+ * s = fma(acc, scale, s) over a warp's groups, step after step, in its own place of shared memory;
+ * warps are added in order; then column scale, bias, rounding.
  *
  * Dequantisation, 8 codes in 4 LOP3 and 3 shifts. bf16: a nibble masked into the mantissa of 16.0
  * is 16 + code. f16: left alone it is the subnormal code * 2^-21, exact, without an offset; the sum
@@ -37,37 +37,67 @@
 
 namespace {
 
-/* ---- one slice of one strip ---------------------------------------------------------------------
+/* ---- the feed ----------------------------------------------------------------------------------
  */
 
-/* Scales of rows g and g + 8, a word a group. */
-template <int n_groups>
-__device__ __forceinline__ void read_scales(uint32_t scales, uint32_t (&pairs)[n_groups])
+__device__ __forceinline__ uint32_t own_strips(const strip_args &args)
 {
-    if constexpr (n_groups == 2) {
-        uint2 v = ld_shared_v2(scales);
-        pairs[0] = v.x;
-        pairs[1] = v.y;
-    } else {
-#pragma unroll
-        for (int i = 0; i < n_groups; i += 4) {
-            uint4 v = ld_shared_v4(scales + i / 4 * 512);
-            pairs[i] = v.x;
-            pairs[i + 1] = v.y;
-            pairs[i + 2] = v.z;
-            pairs[i + 3] = v.w;
-        }
+    return args.n_own_min + (blockIdx.x < args.n_own_extra ? 1 : 0);
+}
+
+/* Where the next copy comes from: rounds, steps within a round, strips within a step. */
+struct cursor {
+    slice_source source;
+    uint32_t stride_bytes; /* to the next own strip */
+    uint32_t n_left;       /* strips of this step and round; 0: all is copied */
+    uint32_t i_step;
+    uint32_t first_strip; /* of the round, counted in own strips */
+};
+
+template <int n_groups, bool has_zeros>
+__device__ __forceinline__ void cursor_seek(const strip_args &args, const warp_id &id, cursor &at)
+{
+    uint64_t strip = blockIdx.x + static_cast<uint64_t>(at.first_strip) * gridDim.x;
+    uint32_t n = step_slices(args, at.i_step);
+    at.source = source_of<n_groups, has_zeros>(args, id, strip, at.i_step, id.warp);
+    at.stride_bytes = gridDim.x * strip_align(n * sizes<n_groups, has_zeros>::slice);
+    at.n_left = min(args.n_round_strips, own_strips(args) - at.first_strip);
+}
+
+/* To the next step this warp has a slice in, or to the next round, or to the end. */
+template <int n_groups, bool has_zeros>
+__device__ __forceinline__ void cursor_turn(const strip_args &args, const warp_id &id, cursor &at)
+{
+    at.i_step++;
+    if (at.i_step * STRIP_STEP_SLICES + id.warp >= args.n_slices) {
+        at.i_step = 0;
+        at.first_strip += args.n_round_strips;
+    }
+    if (at.first_strip < own_strips(args)) {
+        cursor_seek<n_groups, has_zeros>(args, id, at);
     }
 }
 
-/* -(offset + zero) of rows g and g + 8 for a group, in the unit of the dequantised codes. */
-template <typename traits>
-__device__ __forceinline__ float2 read_offsets(uint32_t zeros, int i_group)
+/* One strip's slice into a stage. Always one group of copies, empty at the end, so that waiting can
+ * count. */
+template <int n_groups, bool has_zeros>
+__device__ __forceinline__ void fetch(const strip_args &args, const warp_id &id, cursor &at,
+                                      uint32_t stage)
 {
-    uint32_t word = ld_shared(zeros + i_group / 2 * 4) >> i_group % 2 * 16;
-    return make_float2(-(traits::offset + static_cast<float>(word & 0xff)) * traits::unit,
-                       -(traits::offset + static_cast<float>(word >> 8 & 0xff)) * traits::unit);
+    if (at.n_left > 0) {
+        copy_slice<n_groups, has_zeros>(at.source, id, stage);
+        at.source.codes += at.stride_bytes;
+        at.source.scales += at.stride_bytes;
+        at.source.zeros += at.stride_bytes;
+        if (--at.n_left == 0) {
+            cursor_turn<n_groups, has_zeros>(args, id, at);
+        }
+    }
+    cp_async_commit();
 }
+
+/* ---- one slice of one strip ---------------------------------------------------------------------
+ */
 
 /* offsets: used by weights with zero points only. */
 template <int n_groups, bool has_zeros>
@@ -144,35 +174,33 @@ __device__ __forceinline__ float4 *partial(float4 *partials, const warp_id &id, 
     return partials + ((i_strip * id.n_warps + warp) * n_m8 + i_m8) * 32;
 }
 
+/* What this warp has of a strip so far. */
 template <int n_m8>
-__device__ __forceinline__ void keep(float4 *partials, const warp_id &id, uint32_t i_strip,
-                                     bool is_first, const float (&sums)[n_m8][4])
+__device__ __forceinline__ void take(float4 *partials, const warp_id &id, uint32_t i_strip,
+                                     bool is_first, float (&sums)[n_m8][4])
 {
 #pragma unroll
     for (int i = 0; i < n_m8; i++) {
-        float4 *place = partial<n_m8>(partials, id, i_strip, id.warp, i) + id.lane;
-        float4 before = is_first ? make_float4(0, 0, 0, 0) : *place;
-        *place = make_float4(before.x + sums[i][0], before.y + sums[i][1], before.z + sums[i][2],
-                             before.w + sums[i][3]);
+        float4 v = make_float4(0, 0, 0, 0);
+        if (!is_first) {
+            v = partial<n_m8>(partials, id, i_strip, id.warp, i)[id.lane];
+        }
+        sums[i][0] = v.x;
+        sums[i][1] = v.y;
+        sums[i][2] = v.z;
+        sums[i][3] = v.w;
     }
 }
 
-template <typename traits>
-__device__ __forceinline__ void store_y(const strip_args &args, uint32_t i_n, uint32_t i_m,
-                                        float total)
+template <int n_m8>
+__device__ __forceinline__ void keep(float4 *partials, const warp_id &id, uint32_t i_strip,
+                                     const float (&sums)[n_m8][4])
 {
-    if (i_n >= args.n || i_m >= args.m) {
-        return;
+#pragma unroll
+    for (int i = 0; i < n_m8; i++) {
+        partial<n_m8>(partials, id, i_strip, id.warp, i)[id.lane] =
+            make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]);
     }
-    total *= 1.0f / traits::unit;
-    if (args.column_scales != nullptr) {
-        float scale = args.column_scales[i_n];
-        total = args.is_column_divisor ? __fdiv_rn(total, scale) : total * scale;
-    }
-    if (args.bias != nullptr) {
-        total += load_elem(args.bias, args.bias_dtype, i_n);
-    }
-    store_elem(args.y_rows[i_m], args.y_dtype, i_n, total);
 }
 
 /* Add up the warps, in order, and write y. For one or two rows of x: an element a thread, since
@@ -194,7 +222,7 @@ __device__ __forceinline__ void finish_few(const strip_args &args, const warp_id
         for (uint32_t warp = 0; warp < id.n_warps; warp++) {
             total += place[warp * n_m8 * 128];
         }
-        store_y<traits>(args, i_n, i_m, total);
+        store_y<traits>(args, args.y_rows, args.m, i_n, i_m, total);
     }
 }
 
@@ -216,10 +244,10 @@ __device__ __forceinline__ void finish_many(const strip_args &args, const warp_i
             float4 v = place[warp * n_m8 * 32];
             total = make_float4(total.x + v.x, total.y + v.y, total.z + v.z, total.w + v.w);
         }
-        store_y<traits>(args, i_n, i_m, total.x);
-        store_y<traits>(args, i_n, i_m + 1, total.y);
-        store_y<traits>(args, i_n + 8, i_m, total.z);
-        store_y<traits>(args, i_n + 8, i_m + 1, total.w);
+        store_y<traits>(args, args.y_rows, args.m, i_n, i_m, total.x);
+        store_y<traits>(args, args.y_rows, args.m, i_n, i_m + 1, total.y);
+        store_y<traits>(args, args.y_rows, args.m, i_n + 8, i_m, total.z);
+        store_y<traits>(args, args.y_rows, args.m, i_n + 8, i_m + 1, total.w);
     }
 }
 
@@ -269,7 +297,9 @@ __global__ void __launch_bounds__(512, 1) strip_gemm(const __grid_constant__ str
             if (first_strip == 0 || args.n_slices > STRIP_STEP_SLICES) {
 #pragma unroll
                 for (int i = 0; i < n_m8; i++) {
-                    load_fragments(args, id, i_slice, 8 * i, x[i]);
+                    uint32_t i_m = 8 * i + id.g;
+                    load_fragments(args, id, i_slice, i_m < args.m ? args.x_rows[i_m] : nullptr,
+                                   x[i]);
                 }
                 if (!is_primed) {
                     prime<n_groups, has_zeros>(args, id, at, first_stage, stage_bytes);
@@ -283,9 +313,10 @@ __global__ void __launch_bounds__(512, 1) strip_gemm(const __grid_constant__ str
             for (uint32_t i_strip = 0; i_strip < n_strips; i_strip++) {
                 cp_async_wait<n_stages - 2>();
                 fetch<n_groups, has_zeros>(args, id, at, free_stage);
-                float sums[n_m8][4] = {};
+                float sums[n_m8][4];
+                take<n_m8>(partials, id, i_strip, i_slice == id.warp, sums);
                 multiply_slice<traits, n_m8, n_groups, has_zeros>(args, id, stage, x, sums);
-                keep<n_m8>(partials, id, i_strip, i_slice == id.warp, sums);
+                keep<n_m8>(partials, id, i_strip, sums);
                 free_stage = stage;
                 stage = stage == last_stage ? first_stage : stage + stage_bytes;
             }
@@ -327,13 +358,12 @@ constexpr instance make_instance(uint8_t x_dtype)
             sizes<n_groups, has_zeros>::stage};
 }
 
+/* Groups shorter than 128 have no instance for more than 8 rows: it would not fit the registers. */
 #define INSTANCES(traits, dtype)                                                                   \
     make_instance<traits, 1, 2, false>(dtype), make_instance<traits, 1, 2, true>(dtype),           \
         make_instance<traits, 2, 2, false>(dtype), make_instance<traits, 2, 2, true>(dtype),       \
         make_instance<traits, 1, 4, false>(dtype), make_instance<traits, 1, 4, true>(dtype),       \
-        make_instance<traits, 2, 4, false>(dtype), make_instance<traits, 2, 4, true>(dtype),       \
-        make_instance<traits, 1, 8, false>(dtype), make_instance<traits, 1, 8, true>(dtype),       \
-        make_instance<traits, 2, 8, false>(dtype), make_instance<traits, 2, 8, true>(dtype)
+        make_instance<traits, 1, 8, false>(dtype), make_instance<traits, 1, 8, true>(dtype)
 
 const instance instances[] = {INSTANCES(traits_bf16, DTYPE_BF16), INSTANCES(traits_f16, DTYPE_F16)};
 
@@ -405,6 +435,11 @@ shape_of_launch plan(const device_limits &limits, const instance &one, strip_arg
 }
 
 } // namespace
+
+uint32_t strip_gemm_rows_max(uint32_t n_slice_groups)
+{
+    return n_slice_groups == 2 ? STRIP_TILE_M_MAX : 8;
+}
 
 int strip_gemm_load(void)
 {

@@ -9,6 +9,9 @@
 extern "C" {
 #endif
 
+/* strip_gemm_rows_max() - rows of x one launch takes. */
+uint32_t strip_gemm_rows_max(uint32_t n_slice_groups);
+
 /* strip_gemm_load() - load every instance onto the current device and allow it its shared
  * memory. Once a device, before the first launch. 0 or a cudaError. */
 int strip_gemm_load(void);

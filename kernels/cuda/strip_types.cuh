@@ -8,6 +8,10 @@
 
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/strip_args.h"
+
+struct wgmma_bf16; /* of wgmma.cuh */
+struct wgmma_f16;
 
 namespace {
 
@@ -15,6 +19,7 @@ namespace {
  * enters a group for the symmetric zero point; offset: what a code carries beside itself, in units
  * of unit. */
 struct traits_bf16 {
+    using wgmma_element = struct wgmma_bf16;
     static constexpr uint32_t magic = 0x41804180u;           /* 16.0 */
     static constexpr uint32_t minus_symmetric = 0xc1c0c1c0u; /* -(16 + 8) */
     static constexpr uint32_t one = 0x3f803f80u;
@@ -28,6 +33,7 @@ struct traits_bf16 {
 };
 
 struct traits_f16 {
+    using wgmma_element = struct wgmma_f16;
     static constexpr uint32_t magic = 0;                     /* subnormal: code * 2^-21 */
     static constexpr uint32_t minus_symmetric = 0x80408040u; /* -8 * 2^-21 */
     static constexpr uint32_t one = 0x3c003c00u;
@@ -81,6 +87,25 @@ __device__ void store_elem(void *array, uint32_t dtype, uint32_t index, float va
                                        : __bfloat16_as_ushort(__float2bfloat16_rn(value));
     uint16_t nan = dtype == DTYPE_F16 ? 0x7e00u : 0x7fc0u;
     static_cast<uint16_t *>(array)[index] = is_nan ? nan : bits;
+}
+
+/* The end of a sum: column scale, bias, rounding. */
+template <typename traits>
+__device__ __forceinline__ void store_y(const strip_args &args, void *const *y_rows, uint32_t m,
+                                        uint32_t i_n, uint32_t i_m, float total)
+{
+    if (i_n >= args.n || i_m >= m) {
+        return;
+    }
+    total *= 1.0f / traits::unit;
+    if (args.column_scales != nullptr) {
+        float scale = args.column_scales[i_n];
+        total = args.is_column_divisor ? __fdiv_rn(total, scale) : total * scale;
+    }
+    if (args.bias != nullptr) {
+        total += load_elem(args.bias, args.bias_dtype, i_n);
+    }
+    store_elem(y_rows[i_m], args.y_dtype, i_n, total);
 }
 
 } // namespace

@@ -36,15 +36,14 @@ __device__ __noinline__ uint4 gather_x8(const strip_args &args, const uint16_t *
     return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-/* Rows that start on 16 bytes and need no permutation come as vectors, all loads in flight at once.
- */
+/* row_of_lane: row g of the 8, NULL for one that is not there. Rows that start on 16 bytes and need
+ * no permutation come as vectors, all loads in flight at once. */
 template <int n_groups>
 __device__ __forceinline__ void load_fragments(const strip_args &args, const warp_id &id,
-                                               uint32_t i_slice, uint32_t first_m,
+                                               uint32_t i_slice, const void *row_of_lane,
                                                x_slice<n_groups> &x)
 {
-    uint32_t i_m = first_m + id.g;
-    const uint16_t *row = static_cast<const uint16_t *>(i_m < args.m ? args.x_rows[i_m] : nullptr);
+    const uint16_t *row = static_cast<const uint16_t *>(row_of_lane);
     uint32_t first_k = i_slice * STRIP_SLICE_K + 8 * id.t;
     bool is_vector = args.perm == nullptr && reinterpret_cast<uintptr_t>(row) % 16 == 0 &&
                      (i_slice + 1) * STRIP_SLICE_K <= args.k;

@@ -1,5 +1,6 @@
-/* bench-strip.cu - strip_gemm on the layers the field measures with: time over the floor, alone and
- * in a chain of overlapping launches. Checks every point against float64 before timing it.
+/* bench-strip.cu - strip_gemm and strip_wide on the layers the field measures with: time over the
+ * floor, alone and in a chain of overlapping launches. Checks every point against float64 before
+ * timing it.
  *
  *   bench-strip [check|time] [f16]
  *
@@ -18,6 +19,7 @@
 
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/strip_gemm.h"
+#include "kernels/cuda/strip_wide.h"
 #include "kernels/layout/strip.h"
 
 #define CHECK(call)                                                                                \
@@ -145,13 +147,14 @@ static std::vector<double> dequant_row(const weight &w, uint32_t i_n, bool is_bf
 
 struct rows {
     uint16_t *x, *y;
+    uint8_t *workspace;
     std::vector<uint16_t> host_x;
 };
 
 static rows make_rows(const layer &shape, bool is_bf16)
 {
     rows r;
-    r.host_x.resize(16ull * shape.k);
+    r.host_x.resize(64ull * shape.k);
     for (size_t i = 0; i < r.host_x.size(); i++) {
         float u = (float)hash((uint32_t)i + 1) / 4294967296.0f,
               v = (float)hash((uint32_t)i + 77777) / 4294967296.0f;
@@ -160,42 +163,60 @@ static rows make_rows(const layer &shape, bool is_bf16)
             is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(z)) : __half_as_ushort(__float2half(z));
     }
     CHECK(cudaMalloc(&r.x, r.host_x.size() * 2));
-    CHECK(cudaMalloc(&r.y, 16ull * shape.n * 4));
+    CHECK(cudaMalloc(&r.y, 64ull * shape.n * 4));
+    CHECK(cudaMalloc(&r.workspace, strip_wide_workspace_bytes(64, shape.k)));
     CHECK(cudaMemcpy(r.x, r.host_x.data(), r.host_x.size() * 2, cudaMemcpyHostToDevice));
     return r;
 }
 
-static strip_args make_args(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
-                            bool is_bf16, bool f32)
+static strip_args make_args(const weight &w, uint32_t i_copy, bool is_bf16, bool f32)
 {
     strip_args args = {};
     args.records = w.copies[i_copy];
     args.n = w.shape.n;
     args.k = w.shape.k;
-    args.m = m;
     args.n_strips = w.n_strips;
     args.n_slices = w.n_slices;
     args.n_slice_groups = 2;
     args.x_dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F16;
     args.y_dtype = f32 ? static_cast<uint8_t>(DTYPE_F32) : args.x_dtype;
     args.scale_dtype = args.x_dtype;
-    for (uint32_t i = 0; i < m; i++) {
-        args.x_rows[i] = r.x + (uint64_t)i * w.shape.k;
-        args.y_rows[i] = (uint8_t *)r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
-    }
     return args;
 }
 
+/* One product by one of the two kernels. */
+static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy, bool is_bf16,
+                    bool f32, bool is_wide, bool may_overlap, cudaStream_t stream)
+{
+    strip_wide_args wide = {};
+    wide.base = make_args(w, i_copy, is_bf16, f32);
+    wide.m = m;
+    wide.x_tiles = r.workspace;
+    for (uint32_t i = 0; i < m; i++) {
+        wide.rows.x[i] = r.x + (uint64_t)i * w.shape.k;
+        wide.rows.y[i] = (uint8_t *)r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
+    }
+    if (is_wide) {
+        CHECK((cudaError_t)strip_wide_enqueue(&wide, may_overlap, stream));
+        return;
+    }
+    strip_args args = wide.base;
+    for (uint32_t i = 0; i < m; i += args.m) {
+        args.m = std::min(m - i, STRIP_TILE_M_MAX);
+        memcpy(args.x_rows, wide.rows.x + i, args.m * sizeof(void *));
+        memcpy(args.y_rows, wide.rows.y + i, args.m * sizeof(void *));
+        CHECK((cudaError_t)strip_gemm_enqueue(&args, may_overlap, stream));
+    }
+}
+
 /* Relative error over sampled rows of W; also that m = 1 has the bits of row 0. */
-static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16)
+static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16, bool is_wide)
 {
     std::vector<float> y((size_t)m * w.shape.n), y1(w.shape.n);
-    CHECK(cudaMemset(r.y, 0xff, 16ull * w.shape.n * 4));
-    strip_args args = make_args(w, r, m, 0, is_bf16, true);
-    CHECK((cudaError_t)strip_gemm_enqueue(&args, true, nullptr));
+    CHECK(cudaMemset(r.y, 0xff, 64ull * w.shape.n * 4));
+    enqueue(w, r, m, 0, is_bf16, true, is_wide, true, nullptr);
     CHECK(cudaMemcpy(y.data(), r.y, y.size() * 4, cudaMemcpyDeviceToHost));
-    args = make_args(w, r, 1, 0, is_bf16, true);
-    CHECK((cudaError_t)strip_gemm_enqueue(&args, true, nullptr));
+    enqueue(w, r, 1, 0, is_bf16, true, false, true, nullptr);
     CHECK(cudaMemcpy(y1.data(), r.y, y1.size() * 4, cudaMemcpyDeviceToHost));
     if (memcmp(y.data(), y1.data(), y1.size() * 4) != 0) {
         printf("  BITS of row 0 differ between m = 1 and m = %u\n", m);
@@ -224,7 +245,8 @@ static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16)
     return sqrt(error / norm);
 }
 
-static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_bf16, bool may_overlap)
+static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_bf16, bool is_wide,
+                        bool may_overlap)
 {
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
@@ -232,8 +254,7 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_bf16
     uint32_t n_launches = std::max<uint32_t>((uint32_t)w.copies.size(), (uint32_t)(1500 / guess));
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     for (uint32_t i = 0; i < n_launches; i++) {
-        strip_args args = make_args(w, r, m, i % w.copies.size(), is_bf16, false);
-        CHECK((cudaError_t)strip_gemm_enqueue(&args, may_overlap, stream));
+        enqueue(w, r, m, i % w.copies.size(), is_bf16, false, is_wide, may_overlap, stream);
     }
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -261,38 +282,50 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_bf16
     return times[times.size() / 2] * 1000.0 / n_launches;
 }
 
+struct point {
+    uint32_t m;
+    bool is_wide;
+};
+
+static const point points[] = {{1, false}, {2, false}, {4, false}, {8, false}, {16, false},
+                               {9, true},  {16, true}, {32, true}, {64, true}};
+constexpr int n_points = sizeof(points) / sizeof(points[0]);
+
 int main(int argc, char **argv)
 {
     bool is_bf16 = !(argc > 2 && strcmp(argv[2], "f16") == 0);
     bool only_check = argc > 1 && strcmp(argv[1], "check") == 0;
     CHECK((cudaError_t)strip_gemm_load());
-    const uint32_t ms[] = {1, 2, 4, 8, 16};
-    std::vector<double> logs[2];
-    double sums[2][5] = {};
+    CHECK((cudaError_t)strip_wide_load());
+    double sums[2][n_points] = {};
     for (const layer &shape : layers) {
         weight w = make_weight(shape, is_bf16);
         rows r = make_rows(shape, is_bf16);
         double floor = 1.5 + (double)w.bytes / 4.55e6;
-        for (int i = 0; i < 5; i++) {
-            double error = check(w, r, ms[i], is_bf16);
+        for (int i = 0; i < n_points; i++) {
+            const point &p = points[i];
+            const char *name = p.is_wide ? "wide" : "gemm";
+            double error = check(w, r, p.m, is_bf16, p.is_wide);
+            printf("%-8s %s m %2u error %.1e", shape.name, name, p.m, error);
             if (only_check) {
-                printf("%-8s m %2u error %.1e\n", shape.name, ms[i], error);
+                puts("");
                 continue;
             }
-            double alone = time_usec(w, r, ms[i], is_bf16, false),
-                   chain = time_usec(w, r, ms[i], is_bf16, true);
-            printf("%-8s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n",
-                   shape.name, ms[i], error, floor, alone, alone / floor, chain, chain / floor);
+            double alone = time_usec(w, r, p.m, is_bf16, p.is_wide, false);
+            double chain = time_usec(w, r, p.m, is_bf16, p.is_wide, true);
+            printf(" floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n", floor, alone,
+                   alone / floor, chain, chain / floor);
             sums[0][i] += log(alone / floor);
             sums[1][i] += log(chain / floor);
         }
         free_weight(w);
         CHECK(cudaFree(r.x));
         CHECK(cudaFree(r.y));
+        CHECK(cudaFree(r.workspace));
     }
-    for (int i = 0; i < 5 && !only_check; i++) {
-        printf("geomean m %2u alone %.3f chain %.3f\n", ms[i], exp(sums[0][i] / 6),
-               exp(sums[1][i] / 6));
+    for (int i = 0; i < n_points && !only_check; i++) {
+        printf("geomean %s m %2u alone %.3f chain %.3f\n", points[i].is_wide ? "wide" : "gemm",
+               points[i].m, exp(sums[0][i] / 6), exp(sums[1][i] / 6));
     }
     return 0;
 }
