@@ -9,10 +9,9 @@
  * alternative, a thread that walks all of k, has an eighth of the loads in flight. */
 #include "kernels/cuda/any_gemm_simple.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/any_values.cuh"
 #include "kernels/cuda/strip_read.cuh"
 
 #define COLUMNS 32u
@@ -25,59 +24,11 @@ enum { CODE_F32 = 1, CODE_F16, CODE_BF16, CODE_U4, CODE_U8, CODE_E4M3, CODE_E2M1
 #define STRIP_U4 (CODE_E2M1 + 1) /* 4-bit integers in strips */
 enum { COLUMN_SCALE_NONE, COLUMN_SCALE_MULTIPLIES, COLUMN_SCALE_DIVIDES };
 
-static __device__ float e4m3_value(uint32_t bits)
-{
-    uint32_t exponent = bits >> 3 & 15u;
-    uint32_t mantissa = bits & 7u;
-    float magnitude = exponent == 0 ? (float)mantissa * 0x1p-9f
-                                    : ldexpf((float)(8u + mantissa), (int)exponent - 10);
-    if ((bits & 0x7fu) == 0x7fu) {
-        magnitude = __int_as_float(0x7fc00000);
-    }
-    return (bits & 0x80u) != 0 ? -magnitude : magnitude;
-}
-
-static __device__ float e8m0_value(uint32_t bits)
-{
-    return bits == 0xffu ? __int_as_float(0x7fc00000) : ldexpf(1.0f, (int)bits - 127);
-}
-
-static __device__ float e2m1_value(uint32_t bits)
-{
-    const uint32_t halves = 0xc8643210u; /* 0, 1, 2, 3, 4, 6, 8, 12 in units of a half */
-    float magnitude = 0.5f * (float)(halves >> (bits & 7u) * 4 & 15u);
-    return (bits & 8u) != 0 ? -magnitude : magnitude;
-}
-
-/* Element i of an array of F32, F16, BF16, F8_E4M3 or F8_E8M0, exactly. */
-static __device__ float load(const void *array, enum dtype dtype, uint64_t i)
-{
-    switch (dtype) {
-    case DTYPE_F32:
-        return ((const float *)array)[i];
-    case DTYPE_F16:
-        return __half2float(((const __half *)array)[i]);
-    case DTYPE_BF16:
-        return __bfloat162float(((const __nv_bfloat16 *)array)[i]);
-    case DTYPE_F8_E4M3:
-        return e4m3_value(((const uint8_t *)array)[i]);
-    default:
-        return e8m0_value(((const uint8_t *)array)[i]);
-    }
-}
-
-/* To nearest, ties to even; every NaN becomes the canonical one of its type. */
-static __device__ void store(void *array, enum dtype dtype, uint64_t i, float value)
-{
-    bool is_nan = value != value;
-    if (dtype == DTYPE_F32) {
-        ((float *)array)[i] = is_nan ? __int_as_float(0x7fc00000) : value;
-    } else if (dtype == DTYPE_F16) {
-        ((uint16_t *)array)[i] = is_nan ? 0x7e00 : __half_as_ushort(__float2half_rn(value));
-    } else {
-        ((uint16_t *)array)[i] = is_nan ? 0x7fc0 : __bfloat16_as_ushort(__float2bfloat16_rn(value));
-    }
-}
+/* A sum on its way: whole numbers where x is INT8. */
+struct total {
+    float value;
+    int32_t whole;
+};
 
 static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint32_t i_k,
                                               uint32_t i_n)
@@ -236,29 +187,56 @@ static __device__ float block_sum(const struct any_gemm &gemm, const struct bloc
     return sum;
 }
 
-static __device__ float add_block(const struct any_gemm &gemm, uint32_t i_block, uint32_t i_n,
-                                  float sum, float total)
+/* Scales that are the same for all of k wait for the end. */
+static __device__ bool has_one_group(const struct any_gemm &gemm)
+{
+    return gemm.scale_dtype != DTYPE_NONE && gemm.group_k >= gemm.k &&
+           gemm.x_scaling != ANY_X_GROUP;
+}
+
+static __device__ float block_scale(const struct any_gemm &gemm, const struct block &block,
+                                    uint32_t i_n)
+{
+    struct scale_place place = scale_place(gemm, block, i_n);
+    return load(place.scales, gemm.scale_dtype, place.index);
+}
+
+static __device__ void add_block(const struct any_gemm &gemm, uint32_t i_block, uint32_t i_n,
+                                 float sum, struct total &total)
 {
     struct block block = block_of(gemm, i_block);
     if (block.begin == block.end) {
-        return total;
+        return;
     }
-    if (gemm.scale_dtype == DTYPE_NONE) {
-        return __fadd_rn(total, sum);
+    if (gemm.x_scaling == ANY_X_WHOLE) {
+        total.whole += (int32_t)sum; /* exact: a block of them stays below 2^24 */
+    } else if (gemm.scale_dtype == DTYPE_NONE || has_one_group(gemm)) {
+        total.value = __fadd_rn(total.value, sum);
+    } else {
+        float scale = block_scale(gemm, block, i_n);
+        if (gemm.x_scaling == ANY_X_GROUP) {
+            const float *x_scales = gemm.x_scales + (uint64_t)blockIdx.y * gemm.n_x_scales;
+            scale = __fmul_rn(x_scales[block.begin / BLOCK_K], scale);
+        }
+        total.value = __fmaf_rn(sum, scale, total.value);
     }
-    struct scale_place place = scale_place(gemm, block, i_n);
-    float scale = load(place.scales, gemm.scale_dtype, place.index);
-    return __fmaf_rn(sum, scale, total);
 }
 
-static __device__ float finish(const struct any_gemm &gemm, uint32_t i_n, float total)
+static __device__ float finish(const struct any_gemm &gemm, uint32_t i_n, const struct total &total)
 {
-    if (gemm.column_scale == COLUMN_SCALE_MULTIPLIES) {
-        total = __fmul_rn(total, gemm.column_scales[i_n]);
-    } else if (gemm.column_scale == COLUMN_SCALE_DIVIDES) {
-        total = __fdiv_rn(total, gemm.column_scales[i_n]);
+    float value = gemm.x_scaling == ANY_X_WHOLE ? __int2float_rn(total.whole) : total.value;
+    if (has_one_group(gemm)) {
+        value = __fmul_rn(value, block_scale(gemm, block_of(gemm, 0), i_n));
     }
-    return gemm.bias == NULL ? total : __fadd_rn(total, load(gemm.bias, gemm.bias_dtype, i_n));
+    if (gemm.column_scale == COLUMN_SCALE_MULTIPLIES) {
+        value = __fmul_rn(value, gemm.column_scales[i_n]);
+    } else if (gemm.column_scale == COLUMN_SCALE_DIVIDES) {
+        value = __fdiv_rn(value, gemm.column_scales[i_n]);
+    }
+    if (gemm.x_scaling == ANY_X_ROW || gemm.x_scaling == ANY_X_WHOLE) {
+        value = __fmul_rn(value, gemm.x_scales[blockIdx.y]);
+    }
+    return gemm.bias == NULL ? value : __fadd_rn(value, load(gemm.bias, gemm.bias_dtype, i_n));
 }
 
 template <uint32_t CODE>
@@ -272,7 +250,7 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
     uint32_t i_n = blockIdx.x * COLUMNS + lane;
     bool is_inside = i_n < gemm.n;
     uint32_t n_blocks = (gemm.k + gemm.group_k - 1) / gemm.group_k * blocks_per_group(gemm);
-    float total = 0.0f;
+    struct total total = {0.0f, 0};
     for (uint32_t first = 0; first < n_blocks; first += WARPS) {
         if (first + warp < n_blocks) {
             struct block block = block_of(gemm, first + warp);
@@ -283,7 +261,7 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
         }
         __syncthreads();
         for (uint32_t i = 0; warp == 0 && is_inside && i < WARPS && first + i < n_blocks; i++) {
-            total = add_block(gemm, first + i, i_n, sums[i][lane], total);
+            add_block(gemm, first + i, i_n, sums[i][lane], total);
         }
         __syncthreads();
     }

@@ -33,7 +33,8 @@ static int set_up(void **state)
     fixture_init(&fixture);
     test_model_write(&model, &fixture.folder, "tiny", 21);
     (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument, .config = "host_isa = portable\n"};
+    const struct fixture_options options = {.model = argument,
+                                            .config = "devices = host\nhost_isa = portable\n"};
     fixture_start(&fixture, &options);
     return 0;
 }

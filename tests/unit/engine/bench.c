@@ -115,7 +115,7 @@ static struct weight *make_weight(struct bench *bench, uint32_t i_weight)
     weight->layout->pack(&canonical, weight->packed.base);
     gk_canonical_finish(&canonical);
     uint64_t scratch_bytes = gk_workspace_max(&weight->desc, weight->layout, 0);
-    assert_int_equal(bench->device->ops->reserve(bench->device, scratch_bytes, &why), 0);
+    assert_int_equal(bench->device->ops->reserve(bench->device, scratch_bytes, 0, &why), 0);
     return weight;
 }
 
