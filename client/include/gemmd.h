@@ -28,7 +28,8 @@
  * must not use the parent's client; it opens its own.
  *
  * Versions: the library and the daemon agree on a protocol version when they connect. Structs that
- * a caller fills start with their size, so that they can grow. */
+ * a caller fills start with their size, so that they can grow: start from their _INIT macro. Those
+ * that a call fills need no preparation. */
 #ifndef GEMMD_H
 #define GEMMD_H
 
@@ -299,10 +300,11 @@ GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gem
 
 /* gemmd_submit() - start n products in one call, of weights on one device; they may run in any
  * order and at once. Never blocks on the daemon. On GEMMD_OK all n are in flight and ret_tickets
- * (n) names them; otherwise none is: BUSY when they do not all fit in flight beside what is (at
- * most in_flight_max, typically 256). Over ZeroMQ, BUSY as well while the connection is being made
- * anew; if it breaks between two of the messages, the later requests end with BUSY. The first
- * submit of a client opens its path, which takes up to timeout_msec. */
+ * (n) names them; otherwise none is: BUSY when they do not all fit in flight beside what is
+ * (lane_entries of gemmd.conf, 256 by default; over ZeroMQ session_requests_max). Over ZeroMQ, BUSY
+ * as well while the connection is being made anew; if it breaks between two of the messages, the
+ * later requests end with BUSY. The first submit of a client opens its path, which takes up to
+ * timeout_msec. */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 

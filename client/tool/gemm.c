@@ -49,7 +49,8 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
     int r = 0;
     task->n_repeats = 1;
     optind = 0;
-    while (r == 0 && (key = getopt_long(argc, argv, "", gemm_options, NULL)) != -1) {
+    opterr = 0;
+    while (r == 0 && (key = getopt_long(argc, argv, ":", gemm_options, NULL)) != -1) {
         switch (key) {
         case 'i':
             task->source.path = optarg;
@@ -67,7 +68,7 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
             r = parse_repeat(optarg, &task->n_repeats);
             break;
         default:
-            return TOOL_USAGE;
+            return tool_bad_option(key, argv);
         }
     }
     if (r == 0 && (argc - optind != 1 || !task->source.path || !task->out_path)) {
@@ -201,7 +202,7 @@ static int run_gemm(struct tool *tool, struct gemm_task *task)
         task->msec[i] = now_msec() - start;
     }
     r = npy_write(task->out_path, gemmd_buffer_data(task->y), task->input.n_rows, task->weight.n);
-    return r < 0 ? tool_fail(client_fail_errno(r, task->out_path)) : report(tool, task);
+    return r < 0 ? tool_cannot_write(task->out_path, -r) : report(tool, task);
 }
 
 int command_gemm(struct tool *tool, int argc, char **argv)

@@ -1,8 +1,10 @@
 /* lists.c - what is served: models, weights. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ipc/base/dtype.h"
+#include "ipc/base/num.h"
 
 #include "client/tool/tool.h"
 
@@ -77,11 +79,17 @@ static int print_weights_json(const gemmd_weight_t *weights, size_t n)
 
 static int print_weights(const gemmd_weight_t *weights, size_t n)
 {
-    (void)printf("%-56s %7s %7s %-22s %-4s %10s\n", "WEIGHT", "N", "K", "FORMAT", "BIAS", "PACKED");
+    size_t format_width = 22;
+    for (size_t i = 0; i < n; i++) {
+        format_width = num_max(format_width, strlen(weights[i].format));
+    }
+    int width = (int)format_width;
+    (void)printf("%-56s %7s %7s %-*s %-4s %10s\n", "WEIGHT", "N", "K", width, "FORMAT", "BIAS",
+                 "PACKED");
     for (size_t i = 0; i < n; i++) {
         char bytes[32];
-        (void)printf("%-56s %7u %7u %-22s %-4s %10s\n", weights[i].name, weights[i].n, weights[i].k,
-                     weights[i].format, weights[i].has_bias ? "yes" : "no",
+        (void)printf("%-56s %7u %7u %-*s %-4s %10s\n", weights[i].name, weights[i].n, weights[i].k,
+                     width, weights[i].format, weights[i].has_bias ? "yes" : "no",
                      tool_bytes(weights[i].packed_bytes, bytes));
     }
     return TOOL_DONE;

@@ -65,7 +65,7 @@ static int take_load_option(int key, int argc, char **argv, struct msg_load *loa
     case 'k':
         return add_rule(optarg, "--tp-split", load->shaping.split);
     default:
-        return TOOL_USAGE;
+        return tool_bad_option(key, argv);
     }
 }
 
@@ -74,7 +74,8 @@ static int parse_load(int argc, char **argv, struct msg_load *load)
     int key;
     int r = 0;
     optind = 0;
-    while (r == 0 && (key = getopt_long(argc, argv, "", load_options, NULL)) != -1) {
+    opterr = 0;
+    while (r == 0 && (key = getopt_long(argc, argv, ":", load_options, NULL)) != -1) {
         r = take_load_option(key, argc, argv, load);
     }
     if (r == 0 && argc - optind != 2) {

@@ -14,6 +14,7 @@
 #include "ipc/base/num.h"
 #include "kernels/quant/quant.h"
 #include "tests/harness/act_model.h"
+#include "tests/harness/control_job.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/product.h"
 
@@ -92,6 +93,15 @@ static void test_floats_on_both_paths(void **state)
         product_finish(&by_ring);
         product_finish(&by_zeromq);
     }
+}
+
+/* Against the checkpoint and the reference, by the daemon itself. */
+static void test_verify(void **state)
+{
+    (void)state;
+    char text[MSG_TEXT_BYTES];
+    assert_int_equal(control_job(ring, MSG_VERB_VERIFY, "acts", NULL, text), 0);
+    assert_non_null(strstr(text, "6 weights"));
 }
 
 /* ---- codes ------------------------------------------------------------------------------------
@@ -233,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schemes_come_from_the_checkpoint),
         cmocka_unit_test(test_floats_on_both_paths),
+        cmocka_unit_test(test_verify),
         cmocka_unit_test(test_codes_give_the_bits_of_floats),
         cmocka_unit_test(test_refusals),
     };

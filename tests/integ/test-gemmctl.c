@@ -249,6 +249,10 @@ static void test_usage(void **state)
     expect_refusal(GEMMCTL("load", "one-argument"), USAGE, "load");
     expect_refusal(GEMMCTL("gemm", "tiny/layer.int4"), USAGE, "--in");
     expect_refusal(GEMMCTL("--no-such-option", "status"), USAGE, "no-such-option");
+    expect_refusal(GEMMCTL("load", "a", "/tmp", "--bogus"), USAGE,
+                   "gemmctl: load has no option '--bogus'");
+    expect_refusal(GEMMCTL("explain", "w", "-x"), USAGE, "gemmctl: explain has no option '-x'");
+    expect_refusal(GEMMCTL("gemm", "w", "--in"), USAGE, "gemmctl: gemm: '--in' wants a value");
 }
 
 static void test_no_daemon(void **state)
@@ -277,7 +281,8 @@ static void test_refused(void **state)
     expect_refusal(GEMMCTL("unload", "absent"), REFUSED, "absent");
     expect_refusal(GEMMCTL("reload", "absent"), REFUSED, "absent");
     expect_refusal(GEMMCTL("explain", "tiny/absent"), REFUSED, "absent");
-    expect_refusal(GEMMCTL("verify", "tiny/absent"), REFUSED, "absent");
+    expect_refusal(GEMMCTL("verify", "tiny/absent"), REFUSED, "no weight 'tiny/absent'");
+    expect_refusal(GEMMCTL("verify", "absent/layer"), REFUSED, "no model 'absent'");
     expect_refusal(GEMMCTL("load", "empty", fixture.socket_dir), REFUSED, ".safetensors");
     expect_refusal(GEMMCTL("load", "tiny", fixture.socket_dir), REFUSED, "another path");
     expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", "/nonexistent.npy", "--out",
@@ -294,7 +299,15 @@ static void test_failed(void **state)
     (void)snprintf(in, sizeof(in), "%s", temp_path(&fixture.folder, "x.npy"));
     assert_int_equal(npy_write(in, x, 1, 256), 0);
     expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", "/nonexistent/y.npy"),
-                   FAILED, "/nonexistent/y.npy");
+                   FAILED, "gemmctl: cannot write /nonexistent/y.npy: ");
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", "/dev/full"), FAILED,
+                   "gemmctl: cannot write /dev/full: ");
+    const char *out = temp_path(&fixture.folder, "out");
+    (void)unlink(out);
+    assert_int_equal(symlink("/dev/full", out), 0);
+    expect_refusal(GEMMCTL("models"), FAILED, "gemmctl: cannot write standard output: No space");
+    expect_refusal(GEMMCTL("status", "--json"), FAILED, "cannot write standard output: No space");
+    assert_int_equal(unlink(temp_path(&fixture.folder, "out")), 0);
 }
 
 /* Last: a drained daemon still answers status, and takes no more work. */
