@@ -4,9 +4,12 @@
  * One thread owns one element of y. A thread block owns 32 columns of one row of y; its 8 warps
  * take the blocks of k (NUMERICS.md: at most 128 elements, never across a group) in turns, each
  * summing its block in fp32 with k ascending; warp 0 then adds the 8 sums in the order of k. So the
- * order of every rounding is the contract's, whatever the shape. Shared memory: 8 x 32 floats, one
- * sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is broadcast. The
- * alternative, a thread that walks all of k, has an eighth of the loads in flight. */
+ * order of every rounding is the contract's, whatever the shape and the layout. Each warp first
+ * brings its 128 elements of x, act-order undone, to shared memory as fp32, so that its loop loads
+ * nothing but codes: a warp's row, 16 to 128 bytes, several rows in flight. Shared memory: 8 x 128
+ * floats of x, 8 x 32 sums. x that the weight wants quantised is quantised before
+ * (any_quantise.cu). The alternative, a thread that walks all of k, has an eighth of the loads in
+ * flight. */
 #include "kernels/cuda/any_gemm_simple.h"
 
 #include <cuda_runtime.h>
@@ -21,7 +24,7 @@
 
 /* enum gk_code and enum gk_column_scale; gk.h is C. any_gemm_simple_row.c holds them equal. */
 enum { CODE_F32 = 1, CODE_F16, CODE_BF16, CODE_U4, CODE_U8, CODE_E4M3, CODE_E2M1 };
-#define STRIP_U4 (CODE_E2M1 + 1) /* 4-bit integers in strips */
+#define STRIP_INT (CODE_E2M1 + 1) /* integers in strips */
 enum { COLUMN_SCALE_NONE, COLUMN_SCALE_MULTIPLIES, COLUMN_SCALE_DIVIDES };
 
 /* A sum on its way: whole numbers where x is INT8. */
@@ -34,16 +37,17 @@ static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint3
                                               uint32_t i_n)
 {
     return strip_slice_at(gemm.strips.records, gemm.strips.n_strips, gemm.strips.n_slices,
-                          gemm.strips.n_slice_groups, gemm.has_zeros != 0, i_n, i_k);
+                          gemm.strips.code_bits, gemm.strips.n_slice_groups, gemm.has_zeros != 0,
+                          i_n, i_k);
 }
 
 /* The bits of the code of column i_n at i_k: nothing but a load. */
 template <uint32_t CODE>
 static __device__ uint32_t code_bits(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
 {
-    if (CODE == STRIP_U4) {
+    if (CODE == STRIP_INT) {
         struct strip_slice slice = slice_at(gemm, i_k, i_n);
-        return strip_code(&slice, i_n, i_k);
+        return strip_code(&slice, gemm.strips.code_bits, i_n, i_k);
     }
     const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
     switch (CODE) {
@@ -73,7 +77,7 @@ template <uint32_t CODE> static __device__ float code_value(uint32_t bits, uint3
     case CODE_U4:
         return (float)(bits >> (i_n % 2 * 4) & 15u);
     case CODE_U8:
-    case STRIP_U4:
+    case STRIP_INT:
         return (float)bits;
     case CODE_E4M3:
         return e4m3_value(bits);
@@ -272,15 +276,15 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
 
 /* By code, from 1; the strips behind. */
 static void (*const kernels[])(const struct any_gemm gemm) = {
-    any_gemm_simple<CODE_F32>,  any_gemm_simple<CODE_F16>, any_gemm_simple<CODE_BF16>,
-    any_gemm_simple<CODE_U4>,   any_gemm_simple<CODE_U8>,  any_gemm_simple<CODE_E4M3>,
-    any_gemm_simple<CODE_E2M1>, any_gemm_simple<STRIP_U4>,
+    any_gemm_simple<CODE_F32>,  any_gemm_simple<CODE_F16>,  any_gemm_simple<CODE_BF16>,
+    any_gemm_simple<CODE_U4>,   any_gemm_simple<CODE_U8>,   any_gemm_simple<CODE_E4M3>,
+    any_gemm_simple<CODE_E2M1>, any_gemm_simple<STRIP_INT>,
 };
 
 int any_gemm_simple_enqueue(const struct any_gemm *gemm, void *stream)
 {
     dim3 grid((gemm->n + COLUMNS - 1) / COLUMNS, gemm->m);
-    uint32_t code = gemm->strips.records != NULL ? STRIP_U4 : gemm->code;
+    uint32_t code = gemm->strips.records != NULL ? STRIP_INT : gemm->code;
     kernels[code - CODE_F32]<<<grid, dim3(COLUMNS, WARPS), 0, (cudaStream_t)stream>>>(*gemm);
     return cudaPeekAtLastError();
 }

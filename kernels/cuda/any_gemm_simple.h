@@ -11,6 +11,7 @@ struct any_gemm_strips {
     const uint8_t *records; /* NULL: the weight lies as kernels/layout/cuda_kmajor.h says */
     uint32_t n_strips;
     uint32_t n_slices;
+    uint32_t code_bits;
     uint32_t n_slice_groups;
 };
 

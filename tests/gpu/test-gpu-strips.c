@@ -53,7 +53,7 @@ static void fill_the_rest(struct gk_canonical *canonical, struct random *random)
     const struct gk_desc *desc = &canonical->desc;
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
     for (uint64_t i = 0; desc->has_zeros && i < n_scales; i++) {
-        canonical->zeros[i] = random_next(random) & 15;
+        canonical->zeros[i] = random_next(random) & ((1u << gk_code_bits(desc->code)) - 1);
     }
     for (uint32_t i = 0; desc->has_perm && i < desc->k; i++) {
         canonical->perm[i] = i;
@@ -246,9 +246,8 @@ static uint32_t check_desc(const struct gk_desc *desc, enum dtype x_dtype, enum 
 static const enum dtype x_dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
 /* Odd and even shapes, one step of k and several, full and ragged groups. */
-static void test_integer_weights(void **state)
+static void check_integer_weights(enum gk_code code)
 {
-    (void)state;
     static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},   {128, 512},
                                          {200, 1000}, {384, 4096}, {272, 4352}, {48, 9000}};
     static const uint32_t groups[] = {32, 64, 128, 256, UINT32_MAX};
@@ -259,6 +258,7 @@ static void test_integer_weights(void **state)
         uint32_t group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], shape[1]);
         struct gk_desc desc =
             desc_int4(shape[0], shape[1], group_k, i % 2 == 0 ? DTYPE_F16 : DTYPE_BF16, DTYPE_NONE);
+        desc.code = code;
         desc.has_zeros = i % 3 == 1;
         desc.has_perm = i % 4 == 3 && desc.k <= 1000; /* the reference takes k steps an element */
         desc.bias_dtype = i % 5 == 0 ? DTYPE_F32 : i % 5 == 1 ? DTYPE_BF16 : DTYPE_NONE;
@@ -270,6 +270,18 @@ static void test_integer_weights(void **state)
     }
     print_message("%u weights and kernels\n", n_run);
     assert_true(n_run >= ARRAY_LENGTH(shapes) * ARRAY_LENGTH(groups) * 5);
+}
+
+static void test_4_bit_weights(void **state)
+{
+    (void)state;
+    check_integer_weights(GK_CODE_U4);
+}
+
+static void test_8_bit_weights(void **state)
+{
+    (void)state;
+    check_integer_weights(GK_CODE_U8);
 }
 
 static void test_plain_weights(void **state)
@@ -338,7 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact_sums),
         cmocka_unit_test(test_plain_weights),
-        cmocka_unit_test(test_integer_weights),
+        cmocka_unit_test(test_4_bit_weights),
+        cmocka_unit_test(test_8_bit_weights),
     };
     return cmocka_run_group_tests(tests, load_kernels, NULL);
 }
