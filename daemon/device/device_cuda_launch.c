@@ -5,7 +5,12 @@
  * own loop looks, so nothing blocks. A launch that faults never writes its ticket: every so many
  * looks in vain the stream is asked for its error. At most two launches are in flight, so that the
  * GPU finds the next one queued when it ends one, and what arrives meanwhile still shares the one
- * after. */
+ * after.
+ *
+ * Where some rows of x are CPU memory, a small kernel first brings all of x over. Read in place, a
+ * row crosses the bus once for every thread block: one row of 8 KiB against 4096 columns took 52 us
+ * so on an H200, 19 brought over, 13 from its own memory. y is written in place: each element
+ * crosses once anyway. */
 #include "daemon/device/device_cuda.h"
 
 #include <errno.h>

@@ -4,9 +4,12 @@
  * One thread owns one element of y. A thread block owns 32 columns of one row of y; its 8 warps
  * take the blocks of k (NUMERICS.md: at most 128 elements, never across a group) in turns, each
  * summing its block in fp32 with k ascending; warp 0 then adds the 8 sums in the order of k. So the
- * order of every rounding is the contract's, whatever the shape. Shared memory: 8 x 32 floats, one
- * sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is broadcast. The
- * alternative, a thread that walks all of k, has an eighth of the loads in flight. */
+ * order of every rounding is the contract's, whatever the shape and the layout. Each warp first
+ * brings its 128 elements of x, act-order undone, to shared memory as fp32, so that its loop loads
+ * nothing but codes: a warp's row, 16 to 128 bytes, several rows in flight. Shared memory: 8 x 128
+ * floats of x, 8 x 32 sums. x that the weight wants quantised is quantised before
+ * (any_quantise.cu). The alternative, a thread that walks all of k, has an eighth of the loads in
+ * flight. */
 #include "kernels/cuda/any_gemm_simple.h"
 
 #include <cuda_runtime.h>

@@ -110,43 +110,60 @@ static uint8_t padding_code(const struct gk_desc *desc)
     return desc->has_zeros ? 0 : (uint8_t)(1u << (gk_code_bits(desc->code) - 1));
 }
 
-/* The code of an element of a slice; padding is what multiplies to 0. */
-static uint8_t code_at(const struct gk_canonical *canonical, uint64_t i_n, uint64_t i_k)
+/* The codes of a slice, row after row, padded with what multiplies to 0. */
+struct slice_codes {
+    uint8_t rows[STRIP_N][STRIP_SLICE_K];
+};
+
+static void gather_codes(const struct gk_canonical *canonical, uint64_t first_n, uint64_t first_k,
+                         struct slice_codes *codes)
 {
     const struct gk_desc *desc = &canonical->desc;
-    if (i_n >= desc->n || i_k >= desc->k) {
-        return padding_code(desc);
+    uint64_t n_k = num_min(STRIP_SLICE_K, desc->k - first_k);
+    memset(codes, padding_code(desc), sizeof(*codes));
+    for (uint64_t i_row = 0; i_row < STRIP_N && first_n + i_row < desc->n; i_row++) {
+        const uint8_t *row = (const uint8_t *)canonical->codes + (first_n + i_row) * desc->k;
+        memcpy(codes->rows[i_row], row + first_k, n_k);
     }
-    return ((const uint8_t *)canonical->codes)[i_n * desc->k + i_k];
 }
 
-static void pack_nibbles(const struct gk_canonical *canonical, uint64_t first_n, uint64_t first_k,
-                         uint8_t *slice)
+static uint32_t load_word(const uint8_t *bytes)
 {
-    uint32_t words[STRIP_CODES_BYTES_OF(4) / sizeof(uint32_t)] = {0};
-    for (uint32_t i_row = 0; i_row < STRIP_N; i_row++) {
-        for (uint32_t i = 0; i < STRIP_SLICE_K; i++) {
-            struct strip_place place = strip_place_of(i_row, i);
-            uint32_t code = code_at(canonical, first_n + i_row, first_k + i);
-            words[place.word_offset / sizeof(uint32_t)] |= code << place.shift;
-        }
-    }
-    for (uint32_t i = 0; i < ARRAY_LENGTH(words); i++) {
-        words[i] = rotate_left(words[i], STRIP_ROTATION);
-    }
-    memcpy(slice, words, sizeof(words));
+    uint32_t word;
+    memcpy(&word, bytes, sizeof(word));
+    return word;
 }
 
+/* Four codes of a row, a byte each: the even pair's nibbles 0 and 4, the odd pair's 2 and 6. */
+static uint32_t nibbles_of(uint32_t bytes)
+{
+    return (bytes & 0xff0000ffu) | (bytes >> 8 & 0xff00u) | (bytes << 8 & 0xff0000u);
+}
+
+/* The word of a lane that begins at k, of rows g and g + 8. */
+static uint32_t word_of(const struct slice_codes *codes, uint32_t g, uint32_t i_k)
+{
+    uint32_t upper = nibbles_of(load_word(codes->rows[g] + i_k));
+    uint32_t lower = nibbles_of(load_word(codes->rows[g + 8] + i_k));
+    return rotate_left(upper | lower << 4, STRIP_ROTATION);
+}
+
+/* Four consecutive k of a row always share a word, so that is the step. */
 static void pack_slice(const struct gk_canonical *canonical, uint64_t first_n, uint64_t first_k,
                        uint8_t *slice)
 {
-    if (gk_code_bits(canonical->desc.code) == 4) {
-        pack_nibbles(canonical, first_n, first_k, slice);
-        return;
-    }
-    for (uint32_t i_row = 0; i_row < STRIP_N; i_row++) {
-        for (uint32_t i = 0; i < STRIP_SLICE_K; i++) {
-            slice[strip_byte_of(i_row, i)] = code_at(canonical, first_n + i_row, first_k + i);
+    struct slice_codes codes;
+    gather_codes(canonical, first_n, first_k, &codes);
+    bool is_nibbles = gk_code_bits(canonical->desc.code) == 4;
+    for (uint32_t g = 0; g < STRIP_N / 2; g++) {
+        for (uint32_t i_k = 0; i_k < STRIP_SLICE_K; i_k += 4) {
+            if (is_nibbles) {
+                uint32_t word = word_of(&codes, g, i_k);
+                memcpy(slice + strip_place_of(g, i_k).word_offset, &word, sizeof(word));
+            } else {
+                memcpy(slice + strip_byte_of(g, i_k), codes.rows[g] + i_k, 4);
+                memcpy(slice + strip_byte_of(g + 8, i_k), codes.rows[g + 8] + i_k, 4);
+            }
         }
     }
 }

@@ -142,7 +142,7 @@ static struct timing time_roof(struct team *team, const struct options *options,
 static struct timing measure_roof(struct team *team, const struct options *options)
 {
     static const uint32_t distances[] = {0, 512, 2048, 8192};
-    struct timing best = {INFINITY, INFINITY};
+    struct timing best = {(double)INFINITY, (double)INFINITY};
     uint64_t n_bytes = ROOF_BYTES + distances[ARRAY_LENGTH(distances) - 1];
     void *memory = map_memory(n_bytes, options->is_huge);
     memset(memory, 1, n_bytes);
