@@ -37,6 +37,7 @@ static void test_usage_needs_no_daemon(void **state)
     assert_int_equal(run(&tool, command_weights, "weights x y"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_load, "load x"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_load, "load x / --tp-size -1"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_load, "load x / --tp-rank 0"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_unload, "unload"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_explain, "explain"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_explain, "explain w --m 1,,2"), TOOL_USAGE);
