@@ -15,20 +15,13 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "gk/cuda.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
 #define POLLS_PER_QUERY 4096u
-
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- starting ---- */
 
@@ -111,7 +104,7 @@ int cuda_launch(struct device *device, struct device_launch *launch)
     uint32_t i = (cuda->i_first + cuda->n_flights++) % CUDA_LAUNCHES_MAX;
     struct cuda_flight *flight = &cuda->flights[i];
     *flight = (struct cuda_flight){.launch = launch, .ticket = ++cuda->last_ticket};
-    launch->start_nsec = now_nsec();
+    launch->start_nsec = clock_now_nsec();
     int r = start(cuda, launch, flight->ticket);
     flight->result = r == 0 ? -EAGAIN : r;
     return 0;
@@ -166,7 +159,7 @@ struct device_launch *cuda_poll(struct device *device)
     cuda->i_first = (cuda->i_first + 1) % CUDA_LAUNCHES_MAX;
     cuda->n_flights--;
     launch->result = result;
-    launch->end_nsec = now_nsec();
+    launch->end_nsec = clock_now_nsec();
     launch->start_nsec = num_max(launch->start_nsec, cuda->last_end_nsec);
     cuda->last_end_nsec = launch->end_nsec;
     return launch;

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
@@ -52,13 +52,6 @@ struct device_host {
 static struct device_host *host_of(struct device *device)
 {
     return (struct device_host *)device;
-}
-
-static uint64_t now_nsec(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* ---- memory ---- */
@@ -200,9 +193,9 @@ static int host_launch(struct device *device, struct device_launch *launch)
     if (host->finished != NULL) {
         return -EAGAIN;
     }
-    launch->start_nsec = now_nsec();
+    launch->start_nsec = clock_now_nsec();
     launch->result = host_compute(host, launch);
-    launch->end_nsec = now_nsec();
+    launch->end_nsec = clock_now_nsec();
     host->finished = launch;
     return 0;
 }

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/weights/plan_read.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 
 /* What the settings say, then the layers that are there; rules are marked on the way. */
@@ -190,21 +190,13 @@ static int model_new(const char *name, const char *path, struct device *device, 
     return 0;
 }
 
-static double seconds_since(const struct timespec *start)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
-}
-
 static int load_source(const struct model_source *source, struct model *model,
                        struct progress *progress, struct warnings *warnings, struct reason *why)
 {
-    struct timespec start;
-    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    uint64_t start_nsec = clock_now_nsec();
     model->act_dtype = source->modules.act_dtype;
     int r = fill_model(model, &source->plan, progress, warnings, why);
-    model->load_seconds = seconds_since(&start);
+    model->load_seconds = 1e-9 * (double)(clock_now_nsec() - start_nsec);
     return r;
 }
 
