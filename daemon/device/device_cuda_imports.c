@@ -175,6 +175,25 @@ static int measure(struct device_cuda *cuda, struct cuda_allocation *allocation,
     return 0;
 }
 
+/* A neighbour's memory would be read over the bus, or not at all. */
+static int check_home(struct device_cuda *cuda, const struct cuda_allocation *allocation,
+                      struct reason *why)
+{
+    struct cudaPointerAttributes attributes;
+    cudaError_t error = cudaPointerGetAttributes(&attributes, allocation->base);
+    if (error != cudaSuccess) {
+        return cuda_fail(cuda, error, "looking at a client's allocation", why);
+    }
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device >= 0 &&
+        attributes.device != cuda->ordinal) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "the buffer's memory is on cuda:%d, not on %s; allocate it on the "
+                          "weight's device",
+                          attributes.device, cuda->base.name);
+    }
+    return 0;
+}
+
 static int open_allocation(struct device_cuda *cuda, const struct device_ipc *ipc,
                            struct cuda_allocation **ret_allocation, struct reason *why)
 {
@@ -194,6 +213,7 @@ static int open_allocation(struct device_cuda *cuda, const struct device_ipc *ip
                           cuda->base.name, cudaGetErrorString(error));
     }
     int r = measure(cuda, allocation, why);
+    r = r != 0 ? r : check_home(cuda, allocation, why);
     if (r != 0) {
         (void)cudaIpcCloseMemHandle(allocation->base);
         return r;
