@@ -192,7 +192,8 @@ typedef struct gemmd_weight {
     }
 
 /* gemmd_find_weight() - look up "MODEL/module.path". ret_weight: starts from GEMMD_WEIGHT_INIT.
- * Errors: NOT_FOUND; DISCONNECTED; TIMEOUT. Return: GEMMD_OK with *ret_weight. Blocks. */
+ * Errors: INVALID_ARGUMENT when it does not; NOT_FOUND; DISCONNECTED; TIMEOUT.
+ * Return: GEMMD_OK with *ret_weight. Blocks. */
 GEMMD_PUBLIC int gemmd_find_weight(gemmd_client_t *client, const char *name,
                                    gemmd_weight_t *ret_weight) GEMMD_MUST_CHECK;
 
@@ -327,7 +328,8 @@ GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *g
  * from GEMMD_RESULT_INIT; may be NULL. Return: how the request ended, the ticket being spent; or
  * TIMEOUT with the ticket still good when time ran out (ret_result->status tells them apart: it is
  * TIMEOUT only if the request ended so, and GEMMD_BUSY while it is in flight). Errors: NOT_FOUND
- * for a ticket not in flight. */
+ * for a ticket not in flight; INVALID_ARGUMENT for a ret_result without its size, the ticket being
+ * good. */
 GEMMD_PUBLIC int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_usec,
                             struct gemmd_result *ret_result) GEMMD_MUST_CHECK;
 
