@@ -148,12 +148,20 @@ static __device__ float zero_point(const struct any_gemm &gemm, const struct blo
 }
 
 /* A warp brings its block of x to shared memory. */
+/* Infinities count as NaN against integer codes: NUMERICS.md. */
+static __device__ float spoil_infinity(const struct any_gemm &gemm, float value)
+{
+    bool is_int = gemm.code == CODE_U4 || gemm.code == CODE_U8;
+    return is_int && isinf(value) ? __uint_as_float(0x7fc00000u) : value;
+}
+
 static __device__ void stage_x(const struct any_gemm &gemm, const struct block &block,
                                const void *x, float *staged)
 {
     for (uint32_t i = threadIdx.x; i < block.end - block.begin; i += COLUMNS) {
         uint32_t i_k = block.begin + i;
-        staged[i] = load(x, gemm.x_dtype, gemm.perm != NULL ? gemm.perm[i_k] : i_k);
+        float value = load(x, gemm.x_dtype, gemm.perm != NULL ? gemm.perm[i_k] : i_k);
+        staged[i] = spoil_infinity(gemm, value);
     }
     __syncwarp();
 }

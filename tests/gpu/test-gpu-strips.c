@@ -326,6 +326,54 @@ static void test_exact_sums(void **state)
     gpu_case_finish(&c);
 }
 
+/* An infinity or a NaN makes its row NaN and leaves the others alone, whatever the kernel. */
+static void check_spoiled_row(const struct gpu_case *c, uint32_t m, double value)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    const struct gk_kernel *kernel;
+    struct gk_problem problem = problem_of(c, m);
+    assert_int_equal(gk_select(&problem, &kernel, NULL), 0);
+    char *expected = run(kernel, c, 0, m);
+    uint32_t spoiled = m / 2;
+    uint64_t row_bytes = (uint64_t)desc->k * dtype_bytes(c->x_dtype);
+    char *row = c->host_x + spoiled * row_bytes;
+    char kept[8];
+    uint64_t i_k = desc->k / 3;
+    uint32_t elem_bytes = dtype_bytes(c->x_dtype);
+    memcpy(kept, row + i_k * elem_bytes, elem_bytes);
+    elem_store(row, c->x_dtype, i_k, value);
+    assert_cuda(cudaMemcpy(c->x + spoiled * row_bytes, row, row_bytes, cudaMemcpyHostToDevice));
+    char *y = run(kernel, c, 0, m);
+    for (uint32_t i = 0; i < m * desc->n; i++) {
+        double product = elem_load(y, c->y_dtype, i);
+        bool is_same = product == elem_load(expected, c->y_dtype, i);
+        assert_true(i / desc->n == spoiled ? isnan(product) : is_same);
+    }
+    memcpy(row + i_k * elem_bytes, kept, elem_bytes);
+    assert_cuda(cudaMemcpy(c->x + spoiled * row_bytes, row, row_bytes, cudaMemcpyHostToDevice));
+    free(expected);
+    free(y);
+}
+
+static void test_infinities_and_nan(void **state)
+{
+    (void)state;
+    static const double values[] = {HUGE_VAL, -HUGE_VAL, (double)NAN};
+    static const uint32_t ms[] = {1, 7, 16, 40};
+    struct random random = {14};
+    for (uint32_t i = 0; i < 4 * ARRAY_LENGTH(x_dtypes); i++) {
+        struct gk_desc desc = desc_int4(64, 640, 128, DTYPE_F16, DTYPE_NONE);
+        desc.code = i % 2 == 0 ? GK_CODE_U4 : GK_CODE_U8;
+        desc.has_zeros = i / 2 % 2 == 1;
+        struct gpu_case c;
+        gpu_case_init(&c, &desc, x_dtypes[i / 4], DTYPE_F32, &random);
+        for (uint32_t j = 0; j < ARRAY_LENGTH(values) * ARRAY_LENGTH(ms); j++) {
+            check_spoiled_row(&c, ms[j % ARRAY_LENGTH(ms)], values[j / ARRAY_LENGTH(ms)]);
+        }
+        gpu_case_finish(&c);
+    }
+}
+
 static int load_kernels(void **state)
 {
     (void)state;
@@ -348,9 +396,8 @@ int main(void)
     }
     cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact_sums),
-        cmocka_unit_test(test_plain_weights),
-        cmocka_unit_test(test_4_bit_weights),
+        cmocka_unit_test(test_exact_sums),         cmocka_unit_test(test_plain_weights),
+        cmocka_unit_test(test_infinities_and_nan), cmocka_unit_test(test_4_bit_weights),
         cmocka_unit_test(test_8_bit_weights),
     };
     return cmocka_run_group_tests(tests, load_kernels, NULL);
