@@ -5,7 +5,7 @@
  * row-major, y is m x n row-major.
  *
  *     gemmd_client_t *client;
- *     gemmd_weight_t weight;
+ *     gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
  *     gemmd_buffer_t *x, *y;
  *     gemmd_open(NULL, &client);
  *     gemmd_find_weight(client, "minilm/encoder.layer.0.attention.self.query", &weight);
@@ -27,9 +27,13 @@
  * which must be the last. A buffer must outlive the requests that name it. After fork() the child
  * must not use the parent's client; it opens its own.
  *
- * Versions: the library and the daemon agree on a protocol version when they connect. Structs that
- * a caller fills start with their size, so that they can grow: start from their _INIT macro. Those
- * that a call fills need no preparation. */
+ * Versions: the library and the daemon agree on a protocol version when they connect. Every struct
+ * starts with struct_bytes, its size where the program was compiled: start from its _INIT macro.
+ * Structs only grow, and at their end. One that a call fills (gemmd_weight_t, struct gemmd_result)
+ * is written up to its struct_bytes and no further, so that a program is safe with a later library;
+ * with an earlier one the fields it does not know stay as they were. struct_bytes then says how far
+ * it was filled. One that a call takes (struct gemmd_options, struct gemmd_gemm) is refused with
+ * INVALID_ARGUMENT when the library knows no version of that size, never guessed at. */
 #ifndef GEMMD_H
 #define GEMMD_H
 
@@ -182,15 +186,21 @@ typedef struct gemmd_weight {
     char name[256];
     enum gemmd_act act;
 } gemmd_weight_t;
+#define GEMMD_WEIGHT_INIT                                                                          \
+    {                                                                                              \
+        sizeof(gemmd_weight_t), 0, 0, 0, 0, GEMMD_F32, 0, 0, 0, {0}, {0}, GEMMD_ACT_FLOAT          \
+    }
 
-/* gemmd_find_weight() - look up "MODEL/module.path".
- * Errors: NOT_FOUND; DISCONNECTED; TIMEOUT. Return: GEMMD_OK with *ret_weight. Blocks. */
+/* gemmd_find_weight() - look up "MODEL/module.path". ret_weight: starts from GEMMD_WEIGHT_INIT.
+ * Errors: INVALID_ARGUMENT when it does not; NOT_FOUND; DISCONNECTED; TIMEOUT.
+ * Return: GEMMD_OK with *ret_weight. Blocks. */
 GEMMD_PUBLIC int gemmd_find_weight(gemmd_client_t *client, const char *name,
                                    gemmd_weight_t *ret_weight) GEMMD_MUST_CHECK;
 
 /* gemmd_list_weights() - all weights, or those of one model (NULL: all), sorted by name.
+ * struct_bytes: sizeof(gemmd_weight_t), the size of an element of the caller's array.
  * Return: GEMMD_OK with a malloc'd array in *ret_weights (free() it; NULL when n is 0). Blocks. */
-GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model,
+GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_bytes,
                                     gemmd_weight_t **ret_weights, size_t *ret_n) GEMMD_MUST_CHECK;
 
 /* ---- buffers -------------------------------------------------------------------------------- */
@@ -285,6 +295,10 @@ struct gemmd_result {
     uint64_t queue_nsec;     /* seen by the daemon -> launched */
     uint64_t run_nsec;       /* launched -> product complete */
 };
+#define GEMMD_RESULT_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct gemmd_result), 0, 0, 0, 0, 0, 0                                              \
+    }
 
 /* A request in flight. 0 is never a ticket. */
 typedef uint64_t gemmd_ticket_t;
@@ -310,10 +324,12 @@ GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *g
 
 #define GEMMD_WAIT_FOREVER UINT64_MAX
 
-/* gemmd_wait() - wait for one ticket, for at most timeout_usec (0: only look). ret_result: may be
- * NULL. Return: how the request ended, the ticket being spent; or TIMEOUT with the ticket still
- * good when time ran out (ret_result->status tells them apart: it is TIMEOUT only if the request
- * ended so, and GEMMD_BUSY while it is in flight). Errors: NOT_FOUND for a ticket not in flight. */
+/* gemmd_wait() - wait for one ticket, for at most timeout_usec (0: only look). ret_result: starts
+ * from GEMMD_RESULT_INIT; may be NULL. Return: how the request ended, the ticket being spent; or
+ * TIMEOUT with the ticket still good when time ran out (ret_result->status tells them apart: it is
+ * TIMEOUT only if the request ended so, and GEMMD_BUSY while it is in flight). Errors: NOT_FOUND
+ * for a ticket not in flight; INVALID_ARGUMENT for a ret_result without its size, the ticket being
+ * good. */
 GEMMD_PUBLIC int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_usec,
                             struct gemmd_result *ret_result) GEMMD_MUST_CHECK;
 

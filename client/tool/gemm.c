@@ -10,6 +10,7 @@
 
 #include "client/tool/gemm_input.h"
 #include "client/tool/npy.h"
+#include "client/tool/out_file.h"
 #include "client/tool/tool.h"
 
 #define REPEAT_MAX 1000000u
@@ -187,9 +188,26 @@ static int report(struct tool *tool, const struct gemm_task *task)
     return TOOL_DONE;
 }
 
+/* y into --out, whole or not at all. */
+static int save(const struct gemm_task *task)
+{
+    struct out_file out;
+    int r = out_file_begin(&out, task->out_path);
+    if (r < 0) {
+        return tool_cannot_write(task->out_path, -r);
+    }
+    r = npy_write(out.path, gemmd_buffer_data(task->y), task->input.n_rows, task->weight.n);
+    r = out_file_end(&out, r);
+    return r < 0 ? tool_cannot_write(task->out_path, -r) : 0;
+}
+
 static int run_gemm(struct tool *tool, struct gemm_task *task)
 {
-    int r = prepare(tool, task);
+    int r = out_file_check(task->out_path);
+    if (r < 0) {
+        return tool_cannot_write(task->out_path, -r);
+    }
+    r = prepare(tool, task);
     if (r != 0) {
         return r;
     }
@@ -201,13 +219,13 @@ static int run_gemm(struct tool *tool, struct gemm_task *task)
         }
         task->msec[i] = now_msec() - start;
     }
-    r = npy_write(task->out_path, gemmd_buffer_data(task->y), task->input.n_rows, task->weight.n);
-    return r < 0 ? tool_cannot_write(task->out_path, -r) : report(tool, task);
+    r = save(task);
+    return r != 0 ? r : report(tool, task);
 }
 
 int command_gemm(struct tool *tool, int argc, char **argv)
 {
-    struct gemm_task task = {0};
+    struct gemm_task task = {.weight = GEMMD_WEIGHT_INIT, .result = GEMMD_RESULT_INIT};
     int r = parse_gemm(argc, argv, &task);
     r = r ? r : run_gemm(tool, &task);
     gemm_input_finish(&task.input);

@@ -121,7 +121,8 @@ int command_weights(struct tool *tool, int argc, char **argv)
     if (r != 0) {
         return r;
     }
-    r = gemmd_list_weights(tool->client, argc == 2 ? argv[1] : NULL, &weights, &n);
+    r = gemmd_list_weights(tool->client, argc == 2 ? argv[1] : NULL, sizeof(*weights), &weights,
+                           &n);
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }

@@ -146,7 +146,7 @@ static bool is_ready(const struct fixture *fixture, bool has_model)
     }
     gemmd_weight_t *weights = NULL;
     size_t n = 0;
-    int r = has_model ? gemmd_list_weights(client, NULL, &weights, &n) : GEMMD_OK;
+    int r = has_model ? gemmd_list_weights(client, NULL, sizeof(*weights), &weights, &n) : GEMMD_OK;
     free(weights);
     gemmd_close(client);
     return r == GEMMD_OK && (n > 0 || !has_model);

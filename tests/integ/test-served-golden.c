@@ -116,7 +116,7 @@ static void expect_product(const char *name, const char *folder)
 {
     char path[1024];
     char weight_name[300];
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     struct safetensors file;
     (void)snprintf(path, sizeof(path), "%s/expected.safetensors", folder);
     (void)snprintf(weight_name, sizeof(weight_name), "%s/layer", name);

@@ -52,7 +52,7 @@ static void test_submit_does_not_wait(void **state)
 {
     (void)state;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_ZEROMQ);
-    gemmd_weight_t weight = {.struct_bytes = sizeof(weight)};
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
     CLEAN_FREE gemmd_ticket_t *tickets = calloc(IN_FLIGHT_MAX, sizeof(*tickets));
     assert_non_null(tickets);

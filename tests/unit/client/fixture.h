@@ -53,6 +53,7 @@ static inline void fixture_open(struct fixture *fixture, enum gemmd_path path)
     fixture->fake = fake_new();
     struct gemmd_options options = fixture_options(fixture, path);
     assert_int_equal(gemmd_open(&options, &fixture->client), GEMMD_OK);
+    fixture->weight = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
     assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &fixture->weight), GEMMD_OK);
     const uint64_t n_bytes = 64 * FAKE_K * sizeof(float);
     assert_int_equal(gemmd_buffer_alloc(fixture->client, 0, n_bytes, &fixture->x), GEMMD_OK);
