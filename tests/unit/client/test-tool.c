@@ -183,37 +183,44 @@ static size_t bytes_of(const char *path)
     return lstat(path, &stat) == 0 ? (size_t)stat.st_size : 0;
 }
 
-/* A file that cannot grow is what a full disk is. What cannot be written at all is known before
- * anything is asked of the daemon. */
+/* A file that cannot grow is what a full disk is: there is room for x and y in shared memory, which
+ * the limit is for as well, and none for y with its header. What cannot be written at all is known
+ * before anything is asked of the daemon. */
 static void test_out_is_whole_or_as_it_was(void **state)
 {
     (void)state;
     struct fake_daemon *fake = fake_new();
     struct tool tool = {.socket_dir = fake_dir(fake)};
-    float x[8 * FAKE_K] = {0};
+    static const float x[256 * FAKE_K];
     char aside[64];
+    struct stat stat;
     struct rlimit limit, low;
     (void)snprintf(aside, sizeof(aside), "test-tool-y.npy.%d", (int)getpid());
-    assert_int_equal(npy_write("test-tool-x.npy", x, 8, FAKE_K), 0);
-    assert_int_equal(npy_write("test-tool-y.npy", x, 1, FAKE_K), 0);
-    assert_int_equal(chmod("test-tool-y.npy", 0640), 0);
-    size_t before = bytes_of("test-tool-y.npy");
     static const char line[] = "gemm m/w --in test-tool-x.npy --out test-tool-y.npy";
+    assert_int_equal(npy_write("test-tool-x.npy", x, 1, FAKE_K), 0);
+    assert_int_equal(run(&tool, command_gemm, line), TOOL_DONE); /* the lane is open from here on */
+    size_t one_row = bytes_of("test-tool-y.npy");
+    assert_true(one_row > FAKE_N * sizeof(float));
+    assert_int_equal(chmod("test-tool-y.npy", 0640), 0);
+    assert_int_equal(npy_write("test-tool-x.npy", x, 256, FAKE_K), 0);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     low = limit;
-    low.rlim_cur = 130; /* the header goes in, the values do not */
+    low.rlim_cur = sizeof(x);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
-    int r = run(&tool, command_gemm, line);
+    fake_set(fake, FAKE_REFUSE_REQUEST);
+    int refused = run(&tool, command_gemm, line);
+    fake_set(fake, 0);
+    int failed = run(&tool, command_gemm, line);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     (void)signal(SIGXFSZ, handler);
-    assert_int_equal(r, TOOL_FAILED);
-    assert_int_equal(bytes_of("test-tool-y.npy"), before);
-    assert_int_equal(bytes_of(aside), 0);
+    assert_int_equal(refused, TOOL_REFUSED); /* so the limit lets a request come about */
+    assert_int_equal(failed, TOOL_FAILED);
+    assert_int_equal(bytes_of("test-tool-y.npy"), one_row);
+    assert_int_equal(lstat(aside, &stat), -1);
     assert_int_equal(run(&tool, command_gemm, line), TOOL_DONE);
-    assert_int_equal(bytes_of("test-tool-y.npy"), before + 7 * FAKE_N * sizeof(float));
-    assert_int_equal(bytes_of(aside), 0);
-    struct stat stat;
+    assert_int_equal(bytes_of("test-tool-y.npy"), one_row + 255 * FAKE_N * sizeof(float));
+    assert_int_equal(lstat(aside, &stat), -1);
     assert_int_equal(lstat("test-tool-y.npy", &stat), 0);
     assert_int_equal(stat.st_mode & 07777u, 0640);
     fake_die(fake);
