@@ -1,7 +1,7 @@
 /* client.h - what the files of libgemmd share. Not installed; gemmctl includes it for control
  * calls.
  *
- * Floors, lowest first: error; queue, session, device_memory; exchange, connection; listen;
+ * Floors, lowest first: error; filled, queue, session, device_memory; exchange, connection; listen;
  * control; submit, wait, buffers, weights.
  *
  * Locks: side_lock (session socket); lanes_lock (opening of queues), under which side_lock or a
@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "client/device_memory.h"
@@ -103,6 +104,15 @@ int client_fail(const struct reason *why);
 int client_refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_errno(int negative_errno, const char *what);
 int client_fail_wire(uint32_t status, const char *text);
+
+/* filled.c - structs that a call fills. Their first field is their size where the caller was
+ * compiled, which may be less than here (an older program) or more (a newer one).
+ * filled_check(): INVALID_ARGUMENT naming the struct when the caller's size is below that of the
+ * struct's first version: it was never set. filled_write(): at most to_bytes of ours to the
+ * caller's, and how many into its first field; what is there behind them stays as it is. */
+#define FILLED_END(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+int filled_check(const char *name, size_t struct_bytes, size_t bytes_min) GD_MUST_CHECK;
+void filled_write(void *to, size_t to_bytes, const void *from, size_t from_bytes);
 
 /* queue.c - tickets. A ticket id is serial << 24 | path << 16 | index; the path is a device index
  * or CLIENT_PATH_ZEROMQ. Messages that are no requests have ids of the same form with

@@ -7,6 +7,8 @@
 
 #include "client/client.h"
 
+#define RESULT_BYTES_MIN FILLED_END(struct gemmd_result, run_nsec)
+
 static int unknown_ticket(gemmd_ticket_t ticket)
 {
     return client_refuse(STATUS_NOT_FOUND, "ticket %#llx is not in flight",
@@ -42,8 +44,7 @@ static int wait_locked(struct gemmd_client *client, struct queue *queue, uint64_
 static void tell(const struct request_result *result, int status, struct gemmd_result *ret_result)
 {
     if (ret_result) {
-        *ret_result = (struct gemmd_result){
-            .struct_bytes = sizeof(*ret_result),
+        const struct gemmd_result told = {
             .status = status,
             .batch_rows = result->batch_rows,
             .batch_requests = result->batch_requests,
@@ -51,6 +52,7 @@ static void tell(const struct request_result *result, int status, struct gemmd_r
             .queue_nsec = result->queue_nsec,
             .run_nsec = result->run_nsec,
         };
+        filled_write(ret_result, ret_result->struct_bytes, &told, sizeof(told));
     }
 }
 
@@ -70,13 +72,18 @@ int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_u
     if (!client) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_wait: client is NULL");
     }
+    int r =
+        ret_result ? filled_check("gemmd_result", ret_result->struct_bytes, RESULT_BYTES_MIN) : 0;
+    if (r != 0) {
+        return r;
+    }
     struct queue *queue = submit_queue_of(client, ticket);
     if (!queue) {
         return unknown_ticket(ticket);
     }
     struct ticket *found = NULL;
     pthread_mutex_lock(&queue->lock);
-    int r = wait_locked(client, queue, ticket, timeout_usec, &found);
+    r = wait_locked(client, queue, ticket, timeout_usec, &found);
     if (r == 0) {
         r = spend(queue, found, ret_result);
     } else if (r == STATUS_TIMEOUT) {

@@ -19,10 +19,12 @@ static_assert((int)GEMMD_ACT_FLOAT == (int)MSG_ACT_FLOAT &&
                   (int)GEMMD_ACT_INT8_TOKEN_ZERO == (int)MSG_ACT_INT8_TOKEN_ZERO,
               "gemmd.h and msg.h disagree");
 
-static void take_weight(const struct msg_weight *message, struct gemmd_weight *ret_weight)
+#define WEIGHT_BYTES_MIN FILLED_END(struct gemmd_weight, act)
+
+/* to: the caller's, of to_bytes. */
+static void take_weight(const struct msg_weight *message, void *to, size_t to_bytes)
 {
-    *ret_weight = (struct gemmd_weight){
-        .struct_bytes = sizeof(*ret_weight),
+    struct gemmd_weight weight = {
         .id = message->weight_id,
         .n = message->n,
         .k = message->k,
@@ -33,8 +35,9 @@ static void take_weight(const struct msg_weight *message, struct gemmd_weight *r
         .generation = message->generation,
         .act = (enum gemmd_act)message->act,
     };
-    (void)snprintf(ret_weight->format, sizeof(ret_weight->format), "%s", message->format);
-    (void)snprintf(ret_weight->name, sizeof(ret_weight->name), "%s", message->name);
+    (void)snprintf(weight.format, sizeof(weight.format), "%s", message->format);
+    (void)snprintf(weight.name, sizeof(weight.name), "%s", message->name);
+    filled_write(to, to_bytes, &weight, sizeof(weight));
 }
 
 /* Ask for weights by name with one of the two verbs whose reply lists them. */
@@ -62,12 +65,13 @@ int gemmd_find_weight(gemmd_client_t *client, const char *name, gemmd_weight_t *
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_find_weight: an argument is NULL");
     }
     struct msg_reply reply;
-    int r = ask_for_weights(client, MSG_VERB_WEIGHT_FIND, name, &reply);
+    int r = filled_check("gemmd_weight_t", ret_weight->struct_bytes, WEIGHT_BYTES_MIN);
+    r = r ? r : ask_for_weights(client, MSG_VERB_WEIGHT_FIND, name, &reply);
     if (r != 0) {
         return r;
     }
     if (reply.weights.n == 1) {
-        take_weight(&reply.weights.items[0], ret_weight);
+        take_weight(&reply.weights.items[0], ret_weight, ret_weight->struct_bytes);
     } else {
         r = client_refuse(STATUS_BAD_MESSAGE, "the daemon found %u weights of one name",
                           reply.weights.n);
@@ -76,32 +80,34 @@ int gemmd_find_weight(gemmd_client_t *client, const char *name, gemmd_weight_t *
     return r;
 }
 
+/* Of structs of any version: the name has its place since the first. */
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const struct gemmd_weight *)a)->name, ((const struct gemmd_weight *)b)->name);
 }
 
-int gemmd_list_weights(gemmd_client_t *client, const char *model, gemmd_weight_t **ret_weights,
-                       size_t *ret_n)
+int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_bytes,
+                       gemmd_weight_t **ret_weights, size_t *ret_n)
 {
     if (!client || !ret_weights || !ret_n) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_list_weights: an argument is NULL");
     }
     struct msg_reply reply;
-    int r = ask_for_weights(client, MSG_VERB_WEIGHT_LIST, model ? model : "", &reply);
+    int r = filled_check("gemmd_weight_t", struct_bytes, WEIGHT_BYTES_MIN);
+    r = r ? r : ask_for_weights(client, MSG_VERB_WEIGHT_LIST, model ? model : "", &reply);
     if (r != 0) {
         return r;
     }
     uint32_t n = reply.weights.n;
-    struct gemmd_weight *weights = n ? calloc(n, sizeof(*weights)) : NULL;
+    void *weights = n ? calloc(n, struct_bytes) : NULL;
     if (n && !weights) {
         r = client_fail_errno(-ENOMEM, "gemmd_list_weights");
     } else {
         for (uint32_t i = 0; i < n; i++) {
-            take_weight(&reply.weights.items[i], &weights[i]);
+            take_weight(&reply.weights.items[i], (char *)weights + i * struct_bytes, struct_bytes);
         }
         if (n > 1) {
-            qsort(weights, n, sizeof(*weights), compare_names);
+            qsort(weights, n, struct_bytes, compare_names);
         }
         *ret_weights = weights;
         *ret_n = n;

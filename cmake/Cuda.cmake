@@ -28,7 +28,8 @@ function(gemmd_cuda_sources target)
         get_filename_component(folder ${object} DIRECTORY)
         file(MAKE_DIRECTORY ${folder})
         add_custom_command(OUTPUT ${object}
-            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d
+            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR}
+                -I${CMAKE_SOURCE_DIR}/kernels/include -MD -MF ${object}.d
                 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
             DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d VERBATIM
             COMMENT "Building CUDA object ${source}")

@@ -5,7 +5,7 @@
  * row-major, y is m x n row-major.
  *
  *     gemmd_client_t *client;
- *     gemmd_weight_t weight;
+ *     gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
  *     gemmd_buffer_t *x, *y;
  *     gemmd_open(NULL, &client);
  *     gemmd_find_weight(client, "minilm/encoder.layer.0.attention.self.query", &weight);
@@ -27,8 +27,13 @@
  * which must be the last. A buffer must outlive the requests that name it. After fork() the child
  * must not use the parent's client; it opens its own.
  *
- * Versions: the library and the daemon agree on a protocol version when they connect. Structs that
- * a caller fills start with their size, so that they can grow. */
+ * Versions: the library and the daemon agree on a protocol version when they connect. Every struct
+ * starts with struct_bytes, its size where the program was compiled: start from its _INIT macro.
+ * Structs only grow, and at their end. One that a call fills (gemmd_weight_t, struct gemmd_result)
+ * is written up to its struct_bytes and no further, so that a program is safe with a later library;
+ * with an earlier one the fields it does not know stay as they were. struct_bytes then says how far
+ * it was filled. One that a call takes (struct gemmd_options, struct gemmd_gemm) is refused with
+ * INVALID_ARGUMENT when the library knows no version of that size, never guessed at. */
 #ifndef GEMMD_H
 #define GEMMD_H
 
@@ -181,15 +186,21 @@ typedef struct gemmd_weight {
     char name[256];
     enum gemmd_act act;
 } gemmd_weight_t;
+#define GEMMD_WEIGHT_INIT                                                                          \
+    {                                                                                              \
+        sizeof(gemmd_weight_t), 0, 0, 0, 0, GEMMD_F32, 0, 0, 0, {0}, {0}, GEMMD_ACT_FLOAT          \
+    }
 
-/* gemmd_find_weight() - look up "MODEL/module.path".
- * Errors: NOT_FOUND; DISCONNECTED; TIMEOUT. Return: GEMMD_OK with *ret_weight. Blocks. */
+/* gemmd_find_weight() - look up "MODEL/module.path". ret_weight: starts from GEMMD_WEIGHT_INIT.
+ * Errors: INVALID_ARGUMENT when it does not; NOT_FOUND; DISCONNECTED; TIMEOUT.
+ * Return: GEMMD_OK with *ret_weight. Blocks. */
 GEMMD_PUBLIC int gemmd_find_weight(gemmd_client_t *client, const char *name,
                                    gemmd_weight_t *ret_weight) GEMMD_MUST_CHECK;
 
 /* gemmd_list_weights() - all weights, or those of one model (NULL: all), sorted by name.
+ * struct_bytes: sizeof(gemmd_weight_t), the size of an element of the caller's array.
  * Return: GEMMD_OK with a malloc'd array in *ret_weights (free() it; NULL when n is 0). Blocks. */
-GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model,
+GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_bytes,
                                     gemmd_weight_t **ret_weights, size_t *ret_n) GEMMD_MUST_CHECK;
 
 /* ---- buffers -------------------------------------------------------------------------------- */
@@ -284,32 +295,41 @@ struct gemmd_result {
     uint64_t queue_nsec;     /* seen by the daemon -> launched */
     uint64_t run_nsec;       /* launched -> product complete */
 };
+#define GEMMD_RESULT_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct gemmd_result), 0, 0, 0, 0, 0, 0                                              \
+    }
 
 /* A request in flight. 0 is never a ticket. */
 typedef uint64_t gemmd_ticket_t;
 
 /* gemmd_gemm() - one product, start to end: y = x W^T (+ bias). Blocks.
- * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype, a float one; y must not overlap x, x_scale. A
- * row of y depends on that row of x and on the weight only: never on m or on what it was batched
- * with. Errors: INVALID_ARGUMENT with the numbers; NOT_FOUND when the weight was unloaded; BUSY;
- * TIMEOUT; SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless GEMMD_OK. */
+ * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype, which is F32, F16 or BF16. y must overlap
+ * neither x nor x_scale. A row of y depends on that row of x and on the weight only: never on m or
+ * on what it was batched with.
+ * Errors: INVALID_ARGUMENT with the numbers; UNSUPPORTED types; NOT_FOUND when the weight was
+ * unloaded; BUSY; TIMEOUT; SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless
+ * GEMMD_OK. */
 GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gemm) GEMMD_MUST_CHECK;
 
 /* gemmd_submit() - start n products in one call, of weights on one device; they may run in any
  * order and at once. Never blocks on the daemon. On GEMMD_OK all n are in flight and ret_tickets
- * (n) names them; otherwise none is: BUSY when they do not all fit in flight beside what is (at
- * most in_flight_max, typically 256). Over ZeroMQ, BUSY as well while the connection is being made
- * anew; if it breaks between two of the messages, the later requests end with BUSY. The first
- * submit of a client opens its path, which takes up to timeout_msec. */
+ * (n) names them; otherwise none is: BUSY when they do not all fit in flight beside what is
+ * (lane_entries of gemmd.conf, 256 by default; over ZeroMQ session_requests_max). Over ZeroMQ, BUSY
+ * as well while the connection is being made anew; if it breaks between two of the messages, the
+ * later requests end with BUSY. The first submit of a client opens its path, which takes up to
+ * timeout_msec. */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 
 #define GEMMD_WAIT_FOREVER UINT64_MAX
 
-/* gemmd_wait() - wait for one ticket, for at most timeout_usec (0: only look). ret_result: may be
- * NULL. Return: how the request ended, the ticket being spent; or TIMEOUT with the ticket still
- * good when time ran out (ret_result->status tells them apart: it is TIMEOUT only if the request
- * ended so, and GEMMD_BUSY while it is in flight). Errors: NOT_FOUND for a ticket not in flight. */
+/* gemmd_wait() - wait for one ticket, for at most timeout_usec (0: only look). ret_result: starts
+ * from GEMMD_RESULT_INIT; may be NULL. Return: how the request ended, the ticket being spent; or
+ * TIMEOUT with the ticket still good when time ran out (ret_result->status tells them apart: it is
+ * TIMEOUT only if the request ended so, and GEMMD_BUSY while it is in flight). Errors: NOT_FOUND
+ * for a ticket not in flight; INVALID_ARGUMENT for a ret_result without its size, the ticket being
+ * good. */
 GEMMD_PUBLIC int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_usec,
                             struct gemmd_result *ret_result) GEMMD_MUST_CHECK;
 

@@ -32,8 +32,9 @@ static int parse_explain(int argc, char **argv, struct msg_explain *explain)
     int key;
     int r = 0;
     optind = 0;
-    while (r == 0 && (key = getopt_long(argc, argv, "", explain_options, NULL)) != -1) {
-        r = key == 'm' ? parse_rows(optarg, explain) : TOOL_USAGE;
+    opterr = 0;
+    while (r == 0 && (key = getopt_long(argc, argv, ":", explain_options, NULL)) != -1) {
+        r = key == 'm' ? parse_rows(optarg, explain) : tool_bad_option(key, argv);
     }
     if (r == 0 && argc - optind != 1) {
         return tool_usage("explain wants one WEIGHT");

@@ -10,6 +10,7 @@
 
 #include "client/tool/gemm_input.h"
 #include "client/tool/npy.h"
+#include "client/tool/out_file.h"
 #include "client/tool/tool.h"
 
 #define REPEAT_MAX 1000000u
@@ -49,7 +50,8 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
     int r = 0;
     task->n_repeats = 1;
     optind = 0;
-    while (r == 0 && (key = getopt_long(argc, argv, "", gemm_options, NULL)) != -1) {
+    opterr = 0;
+    while (r == 0 && (key = getopt_long(argc, argv, ":", gemm_options, NULL)) != -1) {
         switch (key) {
         case 'i':
             task->source.path = optarg;
@@ -67,7 +69,7 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
             r = parse_repeat(optarg, &task->n_repeats);
             break;
         default:
-            return TOOL_USAGE;
+            return tool_bad_option(key, argv);
         }
     }
     if (r == 0 && (argc - optind != 1 || !task->source.path || !task->out_path)) {
@@ -186,9 +188,26 @@ static int report(struct tool *tool, const struct gemm_task *task)
     return TOOL_DONE;
 }
 
+/* y into --out, whole or not at all. */
+static int save(const struct gemm_task *task)
+{
+    struct out_file out;
+    int r = out_file_begin(&out, task->out_path);
+    if (r < 0) {
+        return tool_cannot_write(task->out_path, -r);
+    }
+    r = npy_write(out.path, gemmd_buffer_data(task->y), task->input.n_rows, task->weight.n);
+    r = out_file_end(&out, r);
+    return r < 0 ? tool_cannot_write(task->out_path, -r) : 0;
+}
+
 static int run_gemm(struct tool *tool, struct gemm_task *task)
 {
-    int r = prepare(tool, task);
+    int r = out_file_check(task->out_path);
+    if (r < 0) {
+        return tool_cannot_write(task->out_path, -r);
+    }
+    r = prepare(tool, task);
     if (r != 0) {
         return r;
     }
@@ -200,13 +219,13 @@ static int run_gemm(struct tool *tool, struct gemm_task *task)
         }
         task->msec[i] = now_msec() - start;
     }
-    r = npy_write(task->out_path, gemmd_buffer_data(task->y), task->input.n_rows, task->weight.n);
-    return r < 0 ? tool_fail(client_fail_errno(r, task->out_path)) : report(tool, task);
+    r = save(task);
+    return r != 0 ? r : report(tool, task);
 }
 
 int command_gemm(struct tool *tool, int argc, char **argv)
 {
-    struct gemm_task task = {0};
+    struct gemm_task task = {.weight = GEMMD_WEIGHT_INIT, .result = GEMMD_RESULT_INIT};
     int r = parse_gemm(argc, argv, &task);
     r = r ? r : run_gemm(tool, &task);
     gemm_input_finish(&task.input);

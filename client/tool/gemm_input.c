@@ -2,6 +2,8 @@
 #include "client/tool/gemm_input.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,10 +53,24 @@ static int check_shape(const gemmd_weight_t *weight, const char *path,
                                    (unsigned long long)header->n_columns, weight->name, weight->k));
 }
 
-/* An array of a file as elements of dtype. */
-static int convert(const void *data, enum dtype file_dtype, uint64_t n, enum gemmd_dtype dtype,
-                   void *elems)
+/* Values as f16 or bf16. Returns how many finite ones became infinite. */
+static uint64_t narrow(const float *values, uint64_t n, enum gemmd_dtype dtype, uint16_t *elems)
 {
+    bool is_bf16 = dtype == GEMMD_BF16;
+    uint16_t infinity = is_bf16 ? 0x7f80 : 0x7c00;
+    uint64_t n_beyond = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        elems[i] = is_bf16 ? bf16_from_f32(values[i]) : half_from_f32(values[i]);
+        n_beyond += (elems[i] & 0x7fff) == infinity && isfinite(values[i]);
+    }
+    return n_beyond;
+}
+
+/* An array of a file as elements of dtype; *ret_n_beyond of them were finite and are no more. */
+static int convert(const void *data, enum dtype file_dtype, uint64_t n, enum gemmd_dtype dtype,
+                   void *elems, uint64_t *ret_n_beyond)
+{
+    *ret_n_beyond = 0;
     if (dtype == GEMMD_I8 || dtype == GEMMD_F8_E4M3) {
         memcpy(elems, data, n);
         return 0;
@@ -68,10 +84,7 @@ static int convert(const void *data, enum dtype file_dtype, uint64_t n, enum gem
         return -ENOMEM;
     }
     npy_widen(data, file_dtype, n, values);
-    for (uint64_t i = 0; i < n; i++) {
-        ((uint16_t *)elems)[i] =
-            dtype == GEMMD_BF16 ? bf16_from_f32(values[i]) : half_from_f32(values[i]);
-    }
+    *ret_n_beyond = narrow(values, n, dtype, elems);
     return 0;
 }
 
@@ -97,7 +110,14 @@ static int read_x(struct tool *tool, const gemmd_weight_t *weight, const struct 
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }
-    r = convert(data, header.dtype, n, input->dtype, gemmd_buffer_data(input->x));
+    uint64_t n_beyond = 0;
+    r = convert(data, header.dtype, n, input->dtype, gemmd_buffer_data(input->x), &n_beyond);
+    if (n_beyond > 0) {
+        (void)fprintf(stderr,
+                      "warning: %llu of %llu values of %s are beyond %s: sent as infinity\n",
+                      (unsigned long long)n_beyond, (unsigned long long)n, source->path,
+                      dtype_name((enum dtype)input->dtype));
+    }
     return r < 0 ? tool_fail(client_fail_errno(r, source->path)) : 0;
 }
 

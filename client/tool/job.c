@@ -22,19 +22,15 @@ static bool is_over(const struct msg_job *job)
     return strcmp(job->state, "queued") != 0 && strcmp(job->state, "running") != 0;
 }
 
-/* Redrawn in place on a terminal; elsewhere a line whenever the state changes. */
-static void show_progress(const struct msg_job *job, char last_state[MSG_WORD_BYTES])
+/* Redrawn in place on a terminal; elsewhere nothing: how the job ended is said once, at its end. */
+static void show_progress(const struct msg_job *job)
 {
     char done[32], total[32];
-    bool is_terminal = isatty(STDERR_FILENO);
-    if (is_terminal) {
+    if (isatty(STDERR_FILENO)) {
         (void)fprintf(stderr, "\r\033[K%s %s: %s of %s, %s", job->kind, job->state,
                       tool_bytes(job->done_bytes, done), tool_bytes(job->total_bytes, total),
                       job->step);
-    } else if (strcmp(last_state, job->state) != 0) {
-        (void)fprintf(stderr, "%s %s\n", job->kind, job->state);
     }
-    (void)snprintf(last_state, MSG_WORD_BYTES, "%s", job->state);
 }
 
 static json_t *job_json(const struct msg_job *job)
@@ -81,11 +77,10 @@ static void ask_to_cancel(struct tool *tool, uint64_t job_id)
 
 static int follow(struct tool *tool, struct msg_reply *reply)
 {
-    char last_state[MSG_WORD_BYTES] = "";
     struct msg_request request = {.verb = MSG_VERB_JOB_STATUS, .job_id = reply->job.job_id};
     bool is_cancel_sent = false;
     while (!is_over(&reply->job)) {
-        show_progress(&reply->job, last_state);
+        show_progress(&reply->job);
         msg_reply_finish(reply);
         *reply = MSG_REPLY_NULL;
         (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MSEC * 1000000L}, NULL);

@@ -1,8 +1,10 @@
 /* lists.c - what is served: models, weights. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ipc/base/dtype.h"
+#include "ipc/base/num.h"
 
 #include "client/tool/tool.h"
 
@@ -10,9 +12,9 @@ static json_t *model_json(const struct msg_model *model)
 {
     return json_pack("{ss ss ss ss sI si sI sf si ss}", "name", model->name, "path", model->path,
                      "device", model->device, "state", model->state, "generation",
-                     (json_int_t)model->generation, "n_weights", (int)model->n_weights,
+                     (json_int_t)model->generation, "weights", (int)model->n_weights,
                      "packed_bytes", (json_int_t)model->packed_bytes, "load_seconds",
-                     model->load_seconds, "n_warnings", (int)model->n_warnings, "act_dtype",
+                     model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
                      dtype_name(model->act_dtype));
 }
 
@@ -56,14 +58,29 @@ int command_models(struct tool *tool, int argc, char **argv)
     return r;
 }
 
+/* NULL, which prints as null: a scheme of a later daemon's. */
+static const char *act_name(enum gemmd_act act)
+{
+    static const char *const names[] = {
+        [GEMMD_ACT_FLOAT] = "float",
+        [GEMMD_ACT_FP8_TENSOR] = "fp8_tensor",
+        [GEMMD_ACT_FP8_TOKEN] = "fp8_token",
+        [GEMMD_ACT_FP8_GROUP] = "fp8_group",
+        [GEMMD_ACT_INT8_TENSOR] = "int8_tensor",
+        [GEMMD_ACT_INT8_TOKEN] = "int8_token",
+        [GEMMD_ACT_INT8_TOKEN_ZERO] = "int8_token_zero",
+    };
+    return (unsigned)act < ARRAY_LENGTH(names) ? names[act] : NULL;
+}
+
 static json_t *weight_json(const gemmd_weight_t *weight)
 {
-    return json_pack("{ss sI si si si ss sI sI sb ss}", "name", weight->name, "id",
+    return json_pack("{ss sI si si si ss sI sI sb ss ss?}", "name", weight->name, "id",
                      (json_int_t)weight->id, "n", (int)weight->n, "k", (int)weight->k,
                      "device_index", (int)weight->device_index, "format", weight->format,
                      "packed_bytes", (json_int_t)weight->packed_bytes, "generation",
                      (json_int_t)weight->generation, "has_bias", (int)weight->has_bias, "act_dtype",
-                     dtype_name((enum dtype)weight->act_dtype));
+                     dtype_name((enum dtype)weight->act_dtype), "act", act_name(weight->act));
 }
 
 static int print_weights_json(const gemmd_weight_t *weights, size_t n)
@@ -77,11 +94,17 @@ static int print_weights_json(const gemmd_weight_t *weights, size_t n)
 
 static int print_weights(const gemmd_weight_t *weights, size_t n)
 {
-    (void)printf("%-56s %7s %7s %-22s %-4s %10s\n", "WEIGHT", "N", "K", "FORMAT", "BIAS", "PACKED");
+    size_t format_width = 22;
+    for (size_t i = 0; i < n; i++) {
+        format_width = num_max(format_width, strlen(weights[i].format));
+    }
+    int width = (int)format_width;
+    (void)printf("%-56s %7s %7s %-*s %-4s %10s\n", "WEIGHT", "N", "K", width, "FORMAT", "BIAS",
+                 "PACKED");
     for (size_t i = 0; i < n; i++) {
         char bytes[32];
-        (void)printf("%-56s %7u %7u %-22s %-4s %10s\n", weights[i].name, weights[i].n, weights[i].k,
-                     weights[i].format, weights[i].has_bias ? "yes" : "no",
+        (void)printf("%-56s %7u %7u %-*s %-4s %10s\n", weights[i].name, weights[i].n, weights[i].k,
+                     width, weights[i].format, weights[i].has_bias ? "yes" : "no",
                      tool_bytes(weights[i].packed_bytes, bytes));
     }
     return TOOL_DONE;
@@ -98,7 +121,8 @@ int command_weights(struct tool *tool, int argc, char **argv)
     if (r != 0) {
         return r;
     }
-    r = gemmd_list_weights(tool->client, argc == 2 ? argv[1] : NULL, &weights, &n);
+    r = gemmd_list_weights(tool->client, argc == 2 ? argv[1] : NULL, sizeof(*weights), &weights,
+                           &n);
     if (r != GEMMD_OK) {
         return tool_fail(r);
     }

@@ -101,7 +101,13 @@ static int run(const struct arguments *arguments, const struct tool_command *com
     struct tool tool = {.socket_dir = arguments->socket_dir, .is_json = arguments->is_json};
     int r = command->run(&tool, arguments->argc, arguments->argv);
     gemmd_close(tool.client);
-    return r;
+    return tool_flush(r);
+}
+
+static void print_version(FILE *stream, struct argp_state *state)
+{
+    (void)state;
+    (void)fprintf(stream, "gemmctl %s\n", gemmd_version());
 }
 
 int main(int argc, char **argv)
@@ -114,6 +120,7 @@ int main(int argc, char **argv)
         .help_filter = help_filter,
     };
     struct arguments arguments = {0};
+    argp_program_version_hook = print_version;
     argp_err_exit_status = TOOL_USAGE;
     if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &arguments) != 0) {
         return TOOL_USAGE;

@@ -37,50 +37,90 @@ static int add_rule(const char *rule, const char *what, char text[MSG_SHAPING_BY
     return 0;
 }
 
+/* What the options of load have said. */
+struct load_line {
+    struct msg_load *load;
+    const char *behind_fuse; /* the word behind a --fuse without a rule; NULL: none */
+    bool has_rank;
+    bool has_size;
+};
+
 /* "--fuse" may stand alone; a word behind it is its rule if it looks like one and like no path. */
-static const char *fuse_rule(int argc, char **argv)
+static const char *fuse_rule(int argc, char **argv, struct load_line *line)
 {
     if (optarg) {
         return optarg;
     }
-    const char *next = optind < argc ? argv[optind] : "";
+    const char *next = optind < argc ? argv[optind] : "-";
     if (strchr(next, '=') && !strchr(next, '/')) {
         optind++;
         return next;
     }
+    line->behind_fuse = next[0] == '-' ? NULL : next;
     return "usual";
 }
 
-static int take_load_option(int key, int argc, char **argv, struct msg_load *load)
+static int take_load_option(int key, int argc, char **argv, struct load_line *line)
 {
+    struct msg_load *load = line->load;
     switch (key) {
     case 'd':
         return tool_name(optarg, load->device, sizeof(load->device));
     case 'r':
+        line->has_rank = true;
         return parse_count(optarg, "--tp-rank", &load->shaping.tp_rank);
     case 's':
+        line->has_size = true;
         return parse_count(optarg, "--tp-size", &load->shaping.tp_size);
     case 'f':
-        return add_rule(fuse_rule(argc, argv), "--fuse", load->shaping.fuse);
+        return add_rule(fuse_rule(argc, argv, line), "--fuse", load->shaping.fuse);
     case 'k':
         return add_rule(optarg, "--tp-split", load->shaping.split);
     default:
-        return TOOL_USAGE;
+        return tool_bad_option(key, argv);
     }
+}
+
+static int check_load(const struct load_line *line, int n_words)
+{
+    if (n_words > 2 && line->behind_fuse) {
+        return tool_usage("--fuse '%.64s' is not NAME=PART,PART,...", line->behind_fuse);
+    }
+    if (n_words != 2) {
+        return tool_usage("load wants NAME and PATH");
+    }
+    if (line->has_rank != line->has_size) {
+        return tool_usage("%s wants %s beside it", line->has_rank ? "--tp-rank" : "--tp-size",
+                          line->has_rank ? "--tp-size" : "--tp-rank");
+    }
+    return 0;
 }
 
 static int parse_load(int argc, char **argv, struct msg_load *load)
 {
+    struct load_line line = {.load = load};
     int key;
     int r = 0;
     optind = 0;
-    while (r == 0 && (key = getopt_long(argc, argv, "", load_options, NULL)) != -1) {
-        r = take_load_option(key, argc, argv, load);
+    opterr = 0;
+    while (r == 0 && (key = getopt_long(argc, argv, ":", load_options, NULL)) != -1) {
+        r = take_load_option(key, argc, argv, &line);
     }
-    if (r == 0 && argc - optind != 2) {
-        return tool_usage("load wants NAME and PATH");
+    return r != 0 ? r : check_load(&line, argc - optind);
+}
+
+/* The daemon has another working folder: it gets the whole path. */
+static int take_path(const char *argument, struct msg_load *load)
+{
+    char path[PATH_MAX];
+    if (realpath(argument, path)) {
+        return tool_name(path, load->path, sizeof(load->path));
     }
-    return r;
+    int status = errno == ENOENT   ? STATUS_NOT_FOUND
+                 : errno == EACCES ? STATUS_PERMISSION
+                                   : STATUS_INVALID_ARGUMENT;
+    return tool_fail(
+        client_refuse(status, "model '%s': %s: %s", load->name, argument, strerror(errno)));
 }
 
 int command_load(struct tool *tool, int argc, char **argv)
@@ -88,16 +128,7 @@ int command_load(struct tool *tool, int argc, char **argv)
     struct msg_request request = {.verb = MSG_VERB_LOAD};
     int r = parse_load(argc, argv, &request.load);
     r = r ? r : tool_name(argv[optind], request.load.name, sizeof(request.load.name));
-    if (r != 0) {
-        return r;
-    }
-    /* The daemon has another working folder: it gets the whole path. */
-    char path[PATH_MAX];
-    if (!realpath(argv[optind + 1], path)) {
-        (void)fprintf(stderr, "gemmctl: %s: %s\n", argv[optind + 1], strerror(errno));
-        return TOOL_REFUSED;
-    }
-    r = tool_name(path, request.load.path, sizeof(request.load.path));
+    r = r ? r : take_path(argv[optind + 1], &request.load);
     if (r != 0) {
         return r;
     }

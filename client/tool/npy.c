@@ -60,8 +60,10 @@ static int parse_type(const char *dictionary, struct npy_header *header, struct 
             return 0;
         }
     }
+    int n_type = (int)num_min(strcspn(type, ","), 40); /* a structured type goes on behind it */
     return reason_set(why, STATUS_INVALID_ARGUMENT,
-                      "the type is %.12s, not float32, float16, int8 or uint8", type);
+                      "the type is %.*s, not little-endian float32 or float16, int8 or uint8",
+                      n_type, type);
 }
 
 /* "(3, 384)", "(384,)" or "()": at most two dimensions. */

@@ -1,4 +1,6 @@
 /* output.c - what commands print with. */
+#include <errno.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +30,31 @@ int tool_fail(int status)
     default:
         return status == GEMMD_DISCONNECTED ? TOOL_NO_DAEMON : TOOL_FAILED;
     }
+}
+
+int tool_bad_option(int key, char **argv)
+{
+    if (key == ':') {
+        return tool_usage("%s: '%s' wants a value", argv[0], argv[optind - 1]);
+    }
+    return optopt ? tool_usage("%s has no option '-%c'", argv[0], optopt)
+                  : tool_usage("%s has no option '%s'", argv[0], argv[optind - 1]);
+}
+
+int tool_cannot_write(const char *what, int error)
+{
+    (void)fprintf(stderr, "gemmctl: cannot write %s: %s\n", what, strerror(error));
+    return TOOL_FAILED;
+}
+
+int tool_flush(int code)
+{
+    bool has_failed = ferror(stdout) != 0;
+    errno = 0;
+    if (fflush(stdout) == 0 && !has_failed) {
+        return code;
+    }
+    return tool_cannot_write("standard output", errno ? errno : EIO);
 }
 
 int tool_print_json(json_t *document)

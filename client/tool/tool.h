@@ -55,6 +55,13 @@ int tool_call(struct tool *tool, struct msg_request *request, enum msg_body body
 int tool_fail(int status);
 /* tool_usage() - "gemmctl: <sentence>" and the hint; TOOL_USAGE. */
 int tool_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* tool_bad_option() - what getopt_long() gave '?' or ':' for, opterr being 0; TOOL_USAGE. */
+int tool_bad_option(int key, char **argv);
+/* tool_cannot_write() - what and why, an errno; TOOL_FAILED. */
+int tool_cannot_write(const char *what, int error);
+/* tool_flush() - standard output, at the end of a command. code, or TOOL_FAILED with the reason
+ * printed if something that the command printed was lost. */
+int tool_flush(int code);
 /* tool_print_json() - one document and a line feed; takes the reference. */
 int tool_print_json(json_t *document);
 /* tool_bytes() - "6.1 MiB" in text. */

@@ -90,7 +90,7 @@ int device_place_of(struct device *device, const struct region *region,
     if (fstat(region->fd, &file) != 0) {
         return err_raise(-errno);
     }
-    *ret_place = (struct device_place){.space = {file.st_dev, file.st_ino}};
+    *ret_place = (struct device_place){.space = {file.st_dev, file.st_ino}, .is_cpu_memory = true};
     return 0;
 }
 

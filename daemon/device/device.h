@@ -21,6 +21,7 @@ struct device_launch {
     uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
                             and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
+    bool has_cpu_rows;   /* some of x lies in CPU memory: a GPU brings all of x over first */
     int result;          /* set when done: 0, or STATUS_DEVICE_ERROR / STATUS_DEVICE_LOST */
 };
 
@@ -39,6 +40,7 @@ struct device_ipc {
 struct device_place {
     uint64_t space[2];
     uint64_t origin;
+    bool is_cpu_memory;
 };
 
 enum device_access { DEVICE_READ, DEVICE_WRITE };
@@ -70,16 +72,18 @@ struct device_ops {
     int (*view_end)(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why);
 
-    /* Make sure that launches needing that much scratch will find it. Any thread, off the submit
-     * path. */
-    int (*reserve)(struct device *device, uint64_t workspace_bytes, struct reason *why);
+    /* Make sure that launches needing that much scratch, with rows of x of at most that size, will
+     * find it. Any thread, off the submit path. */
+    int (*reserve)(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
+                   struct reason *why);
 
     /* Start a launch. The host device runs it to its end before it returns; a GPU returns at once.
      * -EAGAIN when launches_max are in flight. */
     int (*launch)(struct device *device, struct device_launch *launch);
     /* The next finished launch, in launch order, or NULL. Never blocks. */
     struct device_launch *(*poll)(struct device *device);
-    /* Run a launch to its end apart from the worker's; its rows are CPU memory, dense. NULL: as
+    /* Run a launch to its end apart from the worker's; its rows are CPU memory, dense, and
+     * bring no scales. NULL: as
      * host kernels are run. See device_run_alone(). Any thread. */
     int (*run_alone)(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why);

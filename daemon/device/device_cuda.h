@@ -18,6 +18,7 @@
 
 #include "daemon/device/device.h"
 #include "ipc/base/list.h"
+#include "ipc/base/num.h"
 
 #define CUDA_LAUNCHES_MAX 2u
 
@@ -133,7 +134,20 @@ int cuda_view_begin(struct device *device, const struct region *region, enum dev
                     void **ret_bytes, struct reason *why);
 int cuda_view_end(struct device *device, const struct region *region, enum device_access access,
                   struct reason *why);
-int cuda_reserve(struct device *device, uint64_t workspace_bytes, struct reason *why);
+int cuda_reserve(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
+                 struct reason *why);
+
+/* cuda_staged_stride() - bytes between rows of x that are brought over; they lie behind the
+ * workspace, at cuda_staged_offset(). */
+static inline uint64_t cuda_staged_stride(uint64_t x_row_bytes)
+{
+    return num_align_up(x_row_bytes, 16);
+}
+
+static inline uint64_t cuda_staged_offset(uint64_t workspace_bytes)
+{
+    return num_align_up(workspace_bytes, 256);
+}
 
 /* cuda_memory_init() - streams, granularity, addresses of the scratch. cuda_memory_finish() - safe
  * on what init left half done. */

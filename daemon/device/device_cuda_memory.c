@@ -261,16 +261,22 @@ static int grow_scratch(struct device_cuda *cuda, uint64_t size_bytes, struct re
     return r;
 }
 
-int cuda_reserve(struct device *device, uint64_t workspace_bytes, struct reason *why)
+int cuda_reserve(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
+                 struct reason *why)
 {
     struct device_cuda *cuda = cuda_of(device);
+    uint64_t n_bytes;
+    if (!num_mul(GK_BATCH_ROWS_MAX, cuda_staged_stride(x_row_bytes), &n_bytes) ||
+        !num_add(n_bytes, cuda_staged_offset(workspace_bytes), &n_bytes)) {
+        return err_raise(-EINVAL);
+    }
     int r = cuda_enter(cuda, why);
     if (r != 0) {
         return r;
     }
     (void)pthread_mutex_lock(&cuda->scratch_mutex);
-    if (workspace_bytes > atomic_load(&cuda->scratch_bytes)) {
-        r = grow_scratch(cuda, workspace_bytes, why);
+    if (n_bytes > atomic_load(&cuda->scratch_bytes)) {
+        r = grow_scratch(cuda, n_bytes, why);
     }
     (void)pthread_mutex_unlock(&cuda->scratch_mutex);
     return r;

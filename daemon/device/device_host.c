@@ -111,8 +111,11 @@ static struct scratch *scratch_new(uint64_t size_bytes)
     return scratch;
 }
 
-static int host_reserve(struct device *device, uint64_t workspace_bytes, struct reason *why)
+/* Rows are read where they are. */
+static int host_reserve(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
+                        struct reason *why)
 {
+    (void)x_row_bytes;
     struct device_host *host = host_of(device);
     int r = 0;
     (void)pthread_mutex_lock(&host->reserve_mutex);

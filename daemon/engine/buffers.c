@@ -165,6 +165,11 @@ uint64_t buffer_origin(const struct buffer *buffer)
     return buffer->place.origin;
 }
 
+bool buffer_is_cpu_memory(const struct buffer *buffer)
+{
+    return buffer->place.is_cpu_memory;
+}
+
 uint32_t buffers_count(struct buffers *buffers)
 {
     (void)pthread_mutex_lock(&buffers->mutex);

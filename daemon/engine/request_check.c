@@ -67,16 +67,16 @@ static int check_weight(const struct request_desc *desc, const struct weight *we
 {
     if (weight->device != device) {
         return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "weight %" PRIu64
-                          " is on device %u (%s), the request came to device %u (%s)",
-                          desc->weight_id, weight->device->index, weight->device->name,
-                          device->index, device->name);
+                          "weight '%.100s' is on device %u (%s), the request came to device %u "
+                          "(%s)",
+                          weight->name, weight->device->index, weight->device->name, device->index,
+                          device->name);
     }
     if (desc->n != weight->desc.n || desc->k != weight->desc.k) {
         return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "the request takes weight %" PRIu64 " for %" PRIu32 " x %" PRIu32
+                          "the request takes weight '%.100s' for %" PRIu32 " x %" PRIu32
                           ", it is %" PRIu32 " x %" PRIu32,
-                          desc->weight_id, desc->n, desc->k, weight->desc.n, weight->desc.k);
+                          weight->name, desc->n, desc->k, weight->desc.n, weight->desc.k);
     }
     return 0;
 }
@@ -94,8 +94,8 @@ static int check_quantised(const struct request_desc *desc, const struct weight 
     enum dtype dtype = gk_act_dtype(weight->desc.act);
     if (is_quantised(desc->x_dtype) && desc->x_dtype != dtype) {
         return reason_set(why, STATUS_UNSUPPORTED,
-                          "x comes as %s; weight %" PRIu64 " takes rows of floats%s%s",
-                          dtype_name((enum dtype)desc->x_dtype), desc->weight_id,
+                          "x comes as %s; weight '%.100s' takes rows of floats%s%s",
+                          dtype_name((enum dtype)desc->x_dtype), weight->name,
                           dtype != DTYPE_NONE ? " or of " : " only",
                           dtype != DTYPE_NONE ? dtype_name(dtype) : "");
     }
@@ -279,7 +279,10 @@ static int check_all(const struct request_desc *desc, struct store *store, struc
     }
     checked->weight = store_acquire(store, desc->weight_id);
     if (checked->weight == NULL) {
-        return reason_set(why, STATUS_NOT_FOUND, "there is no weight %" PRIu64, desc->weight_id);
+        return reason_set(why, STATUS_NOT_FOUND,
+                          "there is no weight of id %" PRIu64
+                          ": it was unloaded, or reloaded with another shape",
+                          desc->weight_id);
     }
     r = check_weight(desc, checked->weight, device, why);
     r = r != 0 ? r : check_quantised(desc, checked->weight, why);

@@ -32,6 +32,7 @@ static void add_request(struct worker *worker, struct worker_batch *batch,
                         struct worker_request *request)
 {
     add_rows(batch, request);
+    batch->has_cpu_rows |= buffer_is_cpu_memory(request->checked.x_buffer);
     batch->requests[batch->n_requests++] = request;
     if (request->session->last_batch != worker->n_batches) {
         request->session->last_batch = worker->n_batches;
@@ -48,6 +49,7 @@ static struct worker_batch *batch_begin(struct worker *worker)
             batch->n_requests = 0;
             batch->n_sessions = 0;
             batch->n_rows = 0;
+            batch->has_cpu_rows = false;
             worker->n_busy_batches++;
             worker->n_batches++;
             return batch;
@@ -192,6 +194,7 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
     const struct worker_request *first = batch->requests[0];
     const struct weight *weight = first->checked.weight;
     batch->launch = (struct device_launch){
+        .has_cpu_rows = batch->has_cpu_rows,
         .gk.problem =
             {
                 .desc = weight->desc,

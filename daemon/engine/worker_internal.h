@@ -82,6 +82,7 @@ struct worker_batch {
     uint32_t n_requests;
     uint32_t n_sessions;
     uint32_t n_rows;
+    bool has_cpu_rows;
     struct worker_request *requests[GK_BATCH_ROWS_MAX];
     const void *x_rows[GK_BATCH_ROWS_MAX];
     const float *x_scale_rows[GK_BATCH_ROWS_MAX];

@@ -17,7 +17,7 @@
 
 #define CONFIG_TEXT_BYTES     256u
 #define CONFIG_WORD_BYTES     32u
-#define CONFIG_DIR_BYTES      108u /* what a socket address can hold, NUL included */
+#define CONFIG_DIR_BYTES      100u /* "/session" behind it fills a socket address, NUL included */
 #define CONFIG_DEVICES_MAX    16u
 #define CONFIG_MODELS_MAX     64u
 #define CONFIG_ADMINS_MAX     32u

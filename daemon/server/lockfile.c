@@ -8,26 +8,20 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/side.h"
 
-#define PATH_BYTES_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
+static_assert(CONFIG_DIR_BYTES + sizeof("/" SIDE_SOCKET_NAME) - 1 == LOCKFILE_PATH_BYTES &&
+                  sizeof(SIDE_CONTROL_NAME) == sizeof(SIDE_SOCKET_NAME),
+              "the longest folder with a socket's name fills a socket address");
 
-static_assert(CONFIG_DIR_BYTES == PATH_BYTES_MAX + 1, "paths are as long as socket addresses");
-
-static int make_path(char *ret_path, const char *dir, const char *name, struct reason *why)
+/* dir is at most CONFIG_DIR_BYTES - 1 long. */
+static void make_path(char *ret_path, const char *dir, const char *name)
 {
-    int n_bytes = snprintf(ret_path, CONFIG_DIR_BYTES, "%s/%s", dir, name);
-    if (n_bytes < 0 || (size_t)n_bytes > PATH_BYTES_MAX) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "the socket path '%.160s/%s' has %d bytes, over the limit of %zu", dir,
-                          name, n_bytes, PATH_BYTES_MAX);
-    }
-    return 0;
+    (void)snprintf(ret_path, LOCKFILE_PATH_BYTES, "%s/%s", dir, name);
 }
 
 static int check_dir(int dir_fd, const char *dir, struct reason *why)
@@ -105,13 +99,15 @@ int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode
         return reason_set(why, STATUS_INVALID_ARGUMENT, "the socket folder '%s' is not a path",
                           dir);
     }
-    int r = make_path(made.session_path, dir, SIDE_SOCKET_NAME, why);
-    r = r != 0 ? r : make_path(made.control_path, dir, SIDE_CONTROL_NAME, why);
-    if (r != 0) {
-        return r;
+    if (strlen(dir) >= CONFIG_DIR_BYTES) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "the socket folder '%.160s' has %zu bytes, over the limit of %u", dir,
+                          strlen(dir), CONFIG_DIR_BYTES - 1);
     }
+    make_path(made.session_path, dir, SIDE_SOCKET_NAME);
+    make_path(made.control_path, dir, SIDE_CONTROL_NAME);
     CLEAN_FD int dir_fd = -1;
-    r = open_dir(dir, (socket_mode & 0060) != 0 ? 0750 : 0700, &dir_fd, why);
+    int r = open_dir(dir, (socket_mode & 0060) != 0 ? 0750 : 0700, &dir_fd, why);
     if (r != 0) {
         return r;
     }

@@ -7,15 +7,18 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "daemon/server/config.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
 
+#define LOCKFILE_PATH_BYTES sizeof(((struct sockaddr_un *)0)->sun_path)
+
 struct lockfile {
     int fd; /* owned, holds the lock */
-    char session_path[CONFIG_DIR_BYTES];
-    char control_path[CONFIG_DIR_BYTES];
+    char session_path[LOCKFILE_PATH_BYTES];
+    char control_path[LOCKFILE_PATH_BYTES];
 };
 
 #define LOCKFILE_NULL ((struct lockfile){.fd = -1})

@@ -70,7 +70,7 @@ void reception_on_detached(struct reception *reception, uint64_t session_id)
     GD_ASSERT(session->n_detaching > 0);
     session->n_detaching--;
     if (session->n_detaching == 0) {
-        log_write(LOG_LEVEL_INFO, "session", "session %ju has left", (uintmax_t)session_id);
+        log_write(LOG_LEVEL_DEBUG, "session", "session %ju has left", (uintmax_t)session_id);
         session_free(session);
     }
 }

@@ -42,7 +42,7 @@ struct server {
     struct config *config; /* these two: borrowed */
     const struct cmdline *cmdline;
     enum exit_code exit_code;
-    char dir[CONFIG_DIR_BYTES];
+    char dir[CONFIG_TEXT_BYTES]; /* what is too long for a folder is refused, not cut */
     struct lockfile lockfile;
     sd_event *event;
     struct core core;
@@ -424,7 +424,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     server->cmdline = cmdline;
     server->lockfile = LOCKFILE_NULL;
     if (config->socket_dir[0] != '\0') {
-        memcpy(server->dir, config->socket_dir, sizeof(server->dir));
+        memcpy(server->dir, config->socket_dir, sizeof(config->socket_dir));
     } else {
         config_default_socket_dir(server->dir, sizeof(server->dir));
     }

@@ -115,7 +115,7 @@ static int on_hello(struct ask *ask, struct reason *why)
     session_table_publish(ask->table, session);
     ask->core->counters.n_sessions++;
     fill_welcome(ask, hello);
-    log_write(LOG_LEVEL_INFO, "session", "session %ju: '%s', pid %d, user %u",
+    log_write(LOG_LEVEL_DEBUG, "session", "session %ju: '%s', pid %d, user %u",
               (uintmax_t)session->id, session->name, (int)session->peer.pid, session->peer.uid);
     return 0;
 }

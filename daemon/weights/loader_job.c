@@ -152,29 +152,34 @@ static struct store_model *hold_subject(struct store *store, const struct loader
     return store_hold(store, model);
 }
 
-static int not_found(const struct loader_request *request, struct reason *why)
+static int no_model(const struct loader_request *request, struct reason *why)
 {
-    return reason_set(why, STATUS_NOT_FOUND, "there is no model of '%s'", request->name);
+    return reason_set(why, STATUS_NOT_FOUND, "there is no model '%.*s'",
+                      (int)strcspn(request->name, "/"), request->name);
 }
 
 int job_check_subject(struct store *store, const struct loader_request *request, struct reason *why)
 {
     struct store_model *held = hold_subject(store, request);
     store_release(held);
-    bool is_there = held != NULL;
-    if (is_there && strchr(request->name, '/')) {
-        struct weight *weight = store_find(store, request->name);
-        is_there = weight != NULL;
-        weight_unref(weight);
+    if (!held) {
+        return no_model(request, why);
     }
-    return is_there ? 0 : not_found(request, why);
+    if (strchr(request->name, '/')) {
+        struct weight *weight = store_find(store, request->name);
+        weight_unref(weight);
+        if (!weight) {
+            return reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", request->name);
+        }
+    }
+    return 0;
 }
 
 static int run_reload(struct store *store, struct job *job, struct reason *why)
 {
     struct store_model *held = hold_subject(store, &job->request);
     if (!held) {
-        return not_found(&job->request, why);
+        return no_model(&job->request, why);
     }
     struct origin origin = {.device = store_held(held)->device,
                             .shaping = store_held(held)->shaping};
@@ -187,7 +192,7 @@ static int run_verify(struct store *store, struct job *job, struct reason *why)
 {
     struct store_model *held = hold_subject(store, &job->request);
     if (!held) {
-        return not_found(&job->request, why);
+        return no_model(&job->request, why);
     }
     const char *name = job->request.name;
     int r = verify_model(store_held(held), strchr(name, '/') ? name : NULL, &job->progress,

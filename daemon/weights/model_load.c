@@ -147,7 +147,8 @@ static int fill_weight(struct weight *weight, const struct plan_item *item,
     }
     uint64_t workspace_bytes =
         gk_workspace_max(&weight->desc, weight->layout, weight->device->cuda_arch);
-    return ops->reserve(weight->device, workspace_bytes, why);
+    uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32); /* the widest */
+    return ops->reserve(weight->device, workspace_bytes, x_row_bytes, why);
 }
 
 static int fill_model(struct model *model, const struct plan *plan, struct progress *progress,

@@ -81,10 +81,12 @@ int module_choose(const struct module_search *search, const char *prefix, const 
         return r;
     }
     if (!rule) {
-        return BAD(why, "tensor '%s' (%s) is quantised, and %s how", at->tensor->name,
-                   at->tensor->dtype_text,
-                   search->rules->place[0] ? "no rule of the settings says"
-                                           : "neither config.json nor quantize_config.json says");
+        return BAD(
+            why, "tensor '%s' (%s) is quantised, and %s", at->tensor->name, at->tensor->dtype_text,
+            search->rules->place[0]
+                ? "no rule of the settings says how"
+                : "neither config.json nor quantize_config.json says how (for a file that is "
+                  "loaded by itself neither is read)");
     }
     const struct family *family = find_family(rule->scheme.family, leaf, at->tensor->dtype);
     if (!family) {

@@ -23,7 +23,7 @@ bool report_residency(const struct walk_plan *plan)
         fprintf(stderr, "gemmd-demo: %s\n", gemmd_last_error());
         return false;
     }
-    int status = gemmd_list_weights(client, plan->model, &weights, &n_weights);
+    int status = gemmd_list_weights(client, plan->model, sizeof(*weights), &weights, &n_weights);
     if (status != GEMMD_OK) {
         fprintf(stderr, "gemmd-demo: %s\n", gemmd_last_error());
         gemmd_close(client);

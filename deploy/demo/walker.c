@@ -51,7 +51,7 @@ static bool find_weights(struct walker *walker, uint64_t *ret_x_elems, uint64_t 
         char name[600];
 
         snprintf(name, sizeof(name), "%s/%s", walker->plan->model, layer->name);
-        weight->struct_bytes = sizeof(*weight);
+        *weight = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
         if (gemmd_find_weight(walker->client, name, weight) != GEMMD_OK) {
             return complain(name);
         }
@@ -108,7 +108,7 @@ static bool multiply(struct walker *walker, size_t i_layer)
     const struct layer *layer = &walker->plan->checkpoint->layers[i_layer];
     const struct reference *reference = &walker->plan->references[i_layer];
     struct walk *walk = walker->walk;
-    struct gemmd_result result = {.struct_bytes = sizeof(result)};
+    struct gemmd_result result = GEMMD_RESULT_INIT;
     struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
     gemmd_ticket_t ticket;
 

@@ -4,15 +4,17 @@
  * One thread owns one element of y. A thread block owns 32 columns of one row of y; its 8 warps
  * take the blocks of k (NUMERICS.md: at most 128 elements, never across a group) in turns, each
  * summing its block in fp32 with k ascending; warp 0 then adds the 8 sums in the order of k. So the
- * order of every rounding is the contract's, whatever the shape. Shared memory: 8 x 32 floats, one
- * sum a thread. Codes are read a warp's row at a time, 16 to 128 bytes; x is broadcast. The
- * alternative, a thread that walks all of k, has an eighth of the loads in flight. */
+ * order of every rounding is the contract's, whatever the shape and the layout. Each warp first
+ * brings its 128 elements of x, act-order undone, to shared memory as fp32, so that its loop loads
+ * nothing but codes: a warp's row, 16 to 128 bytes, several rows in flight. Shared memory: 8 x 128
+ * floats of x, 8 x 32 sums. x that the weight wants quantised is quantised before
+ * (any_quantise.cu). The alternative, a thread that walks all of k, has an eighth of the loads in
+ * flight. */
 #include "kernels/cuda/any_gemm_simple.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/any_values.cuh"
 #include "kernels/cuda/strip_read.cuh"
 
 #define COLUMNS 32u
@@ -22,77 +24,30 @@
 
 /* enum gk_code and enum gk_column_scale; gk.h is C. any_gemm_simple_row.c holds them equal. */
 enum { CODE_F32 = 1, CODE_F16, CODE_BF16, CODE_U4, CODE_U8, CODE_E4M3, CODE_E2M1 };
-#define STRIP_U4 (CODE_E2M1 + 1) /* 4-bit integers in strips */
+#define STRIP_INT (CODE_E2M1 + 1) /* integers in strips */
 enum { COLUMN_SCALE_NONE, COLUMN_SCALE_MULTIPLIES, COLUMN_SCALE_DIVIDES };
 
-static __device__ float e4m3_value(uint32_t bits)
-{
-    uint32_t exponent = bits >> 3 & 15u;
-    uint32_t mantissa = bits & 7u;
-    float magnitude = exponent == 0 ? (float)mantissa * 0x1p-9f
-                                    : ldexpf((float)(8u + mantissa), (int)exponent - 10);
-    if ((bits & 0x7fu) == 0x7fu) {
-        magnitude = __int_as_float(0x7fc00000);
-    }
-    return (bits & 0x80u) != 0 ? -magnitude : magnitude;
-}
-
-static __device__ float e8m0_value(uint32_t bits)
-{
-    return bits == 0xffu ? __int_as_float(0x7fc00000) : ldexpf(1.0f, (int)bits - 127);
-}
-
-static __device__ float e2m1_value(uint32_t bits)
-{
-    const uint32_t halves = 0xc8643210u; /* 0, 1, 2, 3, 4, 6, 8, 12 in units of a half */
-    float magnitude = 0.5f * (float)(halves >> (bits & 7u) * 4 & 15u);
-    return (bits & 8u) != 0 ? -magnitude : magnitude;
-}
-
-/* Element i of an array of F32, F16, BF16, F8_E4M3 or F8_E8M0, exactly. */
-static __device__ float load(const void *array, enum dtype dtype, uint64_t i)
-{
-    switch (dtype) {
-    case DTYPE_F32:
-        return ((const float *)array)[i];
-    case DTYPE_F16:
-        return __half2float(((const __half *)array)[i]);
-    case DTYPE_BF16:
-        return __bfloat162float(((const __nv_bfloat16 *)array)[i]);
-    case DTYPE_F8_E4M3:
-        return e4m3_value(((const uint8_t *)array)[i]);
-    default:
-        return e8m0_value(((const uint8_t *)array)[i]);
-    }
-}
-
-/* To nearest, ties to even; every NaN becomes the canonical one of its type. */
-static __device__ void store(void *array, enum dtype dtype, uint64_t i, float value)
-{
-    bool is_nan = value != value;
-    if (dtype == DTYPE_F32) {
-        ((float *)array)[i] = is_nan ? __int_as_float(0x7fc00000) : value;
-    } else if (dtype == DTYPE_F16) {
-        ((uint16_t *)array)[i] = is_nan ? 0x7e00 : __half_as_ushort(__float2half_rn(value));
-    } else {
-        ((uint16_t *)array)[i] = is_nan ? 0x7fc0 : __bfloat16_as_ushort(__float2bfloat16_rn(value));
-    }
-}
+/* A sum on its way: whole numbers where x is INT8. */
+struct total {
+    float value;
+    int32_t whole;
+};
 
 static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint32_t i_k,
                                               uint32_t i_n)
 {
     return strip_slice_at(gemm.strips.records, gemm.strips.n_strips, gemm.strips.n_slices,
-                          gemm.strips.n_slice_groups, gemm.has_zeros != 0, i_n, i_k);
+                          gemm.strips.code_bits, gemm.strips.n_slice_groups, gemm.has_zeros != 0,
+                          i_n, i_k);
 }
 
 /* The bits of the code of column i_n at i_k: nothing but a load. */
 template <uint32_t CODE>
 static __device__ uint32_t code_bits(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
 {
-    if (CODE == STRIP_U4) {
+    if (CODE == STRIP_INT) {
         struct strip_slice slice = slice_at(gemm, i_k, i_n);
-        return strip_code(&slice, i_n, i_k);
+        return strip_code(&slice, gemm.strips.code_bits, i_n, i_k);
     }
     const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
     switch (CODE) {
@@ -122,7 +77,7 @@ template <uint32_t CODE> static __device__ float code_value(uint32_t bits, uint3
     case CODE_U4:
         return (float)(bits >> (i_n % 2 * 4) & 15u);
     case CODE_U8:
-    case STRIP_U4:
+    case STRIP_INT:
         return (float)bits;
     case CODE_E4M3:
         return e4m3_value(bits);
@@ -193,12 +148,20 @@ static __device__ float zero_point(const struct any_gemm &gemm, const struct blo
 }
 
 /* A warp brings its block of x to shared memory. */
+/* Infinities count as NaN against integer codes: NUMERICS.md. */
+static __device__ float spoil_infinity(const struct any_gemm &gemm, float value)
+{
+    bool is_int = gemm.code == CODE_U4 || gemm.code == CODE_U8;
+    return is_int && isinf(value) ? __uint_as_float(0x7fc00000u) : value;
+}
+
 static __device__ void stage_x(const struct any_gemm &gemm, const struct block &block,
                                const void *x, float *staged)
 {
     for (uint32_t i = threadIdx.x; i < block.end - block.begin; i += COLUMNS) {
         uint32_t i_k = block.begin + i;
-        staged[i] = load(x, gemm.x_dtype, gemm.perm != NULL ? gemm.perm[i_k] : i_k);
+        float value = load(x, gemm.x_dtype, gemm.perm != NULL ? gemm.perm[i_k] : i_k);
+        staged[i] = spoil_infinity(gemm, value);
     }
     __syncwarp();
 }
@@ -236,29 +199,56 @@ static __device__ float block_sum(const struct any_gemm &gemm, const struct bloc
     return sum;
 }
 
-static __device__ float add_block(const struct any_gemm &gemm, uint32_t i_block, uint32_t i_n,
-                                  float sum, float total)
+/* Scales that are the same for all of k wait for the end. */
+static __device__ bool has_one_group(const struct any_gemm &gemm)
+{
+    return gemm.scale_dtype != DTYPE_NONE && gemm.group_k >= gemm.k &&
+           gemm.x_scaling != ANY_X_GROUP;
+}
+
+static __device__ float block_scale(const struct any_gemm &gemm, const struct block &block,
+                                    uint32_t i_n)
+{
+    struct scale_place place = scale_place(gemm, block, i_n);
+    return load(place.scales, gemm.scale_dtype, place.index);
+}
+
+static __device__ void add_block(const struct any_gemm &gemm, uint32_t i_block, uint32_t i_n,
+                                 float sum, struct total &total)
 {
     struct block block = block_of(gemm, i_block);
     if (block.begin == block.end) {
-        return total;
+        return;
     }
-    if (gemm.scale_dtype == DTYPE_NONE) {
-        return __fadd_rn(total, sum);
+    if (gemm.x_scaling == ANY_X_WHOLE) {
+        total.whole += (int32_t)sum; /* exact: a block of them stays below 2^24 */
+    } else if (gemm.scale_dtype == DTYPE_NONE || has_one_group(gemm)) {
+        total.value = __fadd_rn(total.value, sum);
+    } else {
+        float scale = block_scale(gemm, block, i_n);
+        if (gemm.x_scaling == ANY_X_GROUP) {
+            const float *x_scales = gemm.x_scales + (uint64_t)blockIdx.y * gemm.n_x_scales;
+            scale = __fmul_rn(x_scales[block.begin / BLOCK_K], scale);
+        }
+        total.value = __fmaf_rn(sum, scale, total.value);
     }
-    struct scale_place place = scale_place(gemm, block, i_n);
-    float scale = load(place.scales, gemm.scale_dtype, place.index);
-    return __fmaf_rn(sum, scale, total);
 }
 
-static __device__ float finish(const struct any_gemm &gemm, uint32_t i_n, float total)
+static __device__ float finish(const struct any_gemm &gemm, uint32_t i_n, const struct total &total)
 {
-    if (gemm.column_scale == COLUMN_SCALE_MULTIPLIES) {
-        total = __fmul_rn(total, gemm.column_scales[i_n]);
-    } else if (gemm.column_scale == COLUMN_SCALE_DIVIDES) {
-        total = __fdiv_rn(total, gemm.column_scales[i_n]);
+    float value = gemm.x_scaling == ANY_X_WHOLE ? __int2float_rn(total.whole) : total.value;
+    if (has_one_group(gemm)) {
+        value = __fmul_rn(value, block_scale(gemm, block_of(gemm, 0), i_n));
     }
-    return gemm.bias == NULL ? total : __fadd_rn(total, load(gemm.bias, gemm.bias_dtype, i_n));
+    if (gemm.column_scale == COLUMN_SCALE_MULTIPLIES) {
+        value = __fmul_rn(value, gemm.column_scales[i_n]);
+    } else if (gemm.column_scale == COLUMN_SCALE_DIVIDES) {
+        value = __fdiv_rn(value, gemm.column_scales[i_n]);
+    }
+    if (gemm.x_scaling == ANY_X_ROW || gemm.x_scaling == ANY_X_WHOLE) {
+        value = __fmul_rn(value, gemm.x_scales[blockIdx.y]);
+    }
+    return gemm.bias == NULL ? value : __fadd_rn(value, load(gemm.bias, gemm.bias_dtype, i_n));
 }
 
 template <uint32_t CODE>
@@ -272,7 +262,7 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
     uint32_t i_n = blockIdx.x * COLUMNS + lane;
     bool is_inside = i_n < gemm.n;
     uint32_t n_blocks = (gemm.k + gemm.group_k - 1) / gemm.group_k * blocks_per_group(gemm);
-    float total = 0.0f;
+    struct total total = {0.0f, 0};
     for (uint32_t first = 0; first < n_blocks; first += WARPS) {
         if (first + warp < n_blocks) {
             struct block block = block_of(gemm, first + warp);
@@ -283,7 +273,7 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
         }
         __syncthreads();
         for (uint32_t i = 0; warp == 0 && is_inside && i < WARPS && first + i < n_blocks; i++) {
-            total = add_block(gemm, first + i, i_n, sums[i][lane], total);
+            add_block(gemm, first + i, i_n, sums[i][lane], total);
         }
         __syncthreads();
     }
@@ -294,15 +284,15 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
 
 /* By code, from 1; the strips behind. */
 static void (*const kernels[])(const struct any_gemm gemm) = {
-    any_gemm_simple<CODE_F32>,  any_gemm_simple<CODE_F16>, any_gemm_simple<CODE_BF16>,
-    any_gemm_simple<CODE_U4>,   any_gemm_simple<CODE_U8>,  any_gemm_simple<CODE_E4M3>,
-    any_gemm_simple<CODE_E2M1>, any_gemm_simple<STRIP_U4>,
+    any_gemm_simple<CODE_F32>,  any_gemm_simple<CODE_F16>,  any_gemm_simple<CODE_BF16>,
+    any_gemm_simple<CODE_U4>,   any_gemm_simple<CODE_U8>,   any_gemm_simple<CODE_E4M3>,
+    any_gemm_simple<CODE_E2M1>, any_gemm_simple<STRIP_INT>,
 };
 
 int any_gemm_simple_enqueue(const struct any_gemm *gemm, void *stream)
 {
     dim3 grid((gemm->n + COLUMNS - 1) / COLUMNS, gemm->m);
-    uint32_t code = gemm->strips.records != NULL ? STRIP_U4 : gemm->code;
+    uint32_t code = gemm->strips.records != NULL ? STRIP_INT : gemm->code;
     kernels[code - CODE_F32]<<<grid, dim3(COLUMNS, WARPS), 0, (cudaStream_t)stream>>>(*gemm);
     return cudaPeekAtLastError();
 }

@@ -11,7 +11,16 @@ struct any_gemm_strips {
     const uint8_t *records; /* NULL: the weight lies as kernels/layout/cuda_kmajor.h says */
     uint32_t n_strips;
     uint32_t n_slices;
+    uint32_t code_bits;
     uint32_t n_slice_groups;
+};
+
+/* What scales x has, if it is quantised: see any_quantise.h. */
+enum any_x_scaling {
+    ANY_X_NONE,
+    ANY_X_ROW,   /* one a row */
+    ANY_X_GROUP, /* one for each 128 of k of each row */
+    ANY_X_WHOLE, /* one a row, and x is whole numbers whose sums are exact */
 };
 
 /* Device addresses into the packed weight; NULL where a part is absent. */
@@ -24,6 +33,9 @@ struct any_gemm {
     uint32_t code;         /* enum gk_code */
     uint32_t column_scale; /* enum gk_column_scale */
     enum dtype scale_dtype, bias_dtype, x_dtype, y_dtype;
+    enum any_x_scaling x_scaling;
+    uint32_t n_x_scales;           /* a row */
+    const float *x_scales;         /* (m, n_x_scales) */
     struct any_gemm_strips strips; /* instead of codes, scales and zeros below */
     uint32_t has_zeros;
     const uint8_t *codes;

@@ -73,6 +73,21 @@ __device__ __forceinline__ uint32_t lop3_and_or(uint32_t word)
     return result;
 }
 
+/* Two f32 as a pair of bf16, the first in the lower half; to nearest, ties to even. */
+__device__ __forceinline__ uint32_t cvt_rn_bf16x2(float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+__device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t difference;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+    return difference;
+}
+
 /* d += a b: a is 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8 in f32. */
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
                                                   const uint32_t (&b)[2])

@@ -18,6 +18,7 @@ struct strip_args {
     uint32_t n_strips;
     uint32_t n_slices;
     uint32_t n_slice_groups;
+    uint8_t code_bits; /* 4 or 8 */
     uint8_t has_zeros;
     uint8_t x_dtype; /* enum dtype: F16 or BF16 */
     uint8_t y_dtype;
@@ -25,7 +26,8 @@ struct strip_args {
     uint8_t bias_dtype;
     uint8_t is_column_divisor;
     uint8_t may_overlap; /* from here to the rows: filled in by strip_gemm_enqueue() */
-    uint32_t n_own_min;  /* strips of every CTA; the first n_own_extra have one more */
+    uint8_t n_stages;
+    uint32_t n_own_min; /* strips of every CTA; the first n_own_extra have one more */
     uint32_t n_own_extra;
     uint32_t n_round_strips;
     const void *x_rows[STRIP_TILE_M_MAX];

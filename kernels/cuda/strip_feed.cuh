@@ -13,6 +13,10 @@ namespace {
 
 constexpr int n_stages = 3; /* 64 KiB in flight an SM; a fourth measures slower */
 constexpr int n_units = STRIP_SLICE_K / STRIP_UNIT_K;
+
+/* 16-byte vectors a lane has of a slice. */
+template <int bits> constexpr int n_vectors = n_units *bits / 4;
+
 constexpr int n_tiles_k = STRIP_SLICE_K / 16; /* mma steps of a slice */
 
 struct warp_id {
@@ -37,11 +41,12 @@ __device__ __forceinline__ uint32_t step_slices(const strip_args &args, uint32_t
 
 /* Sizes of a record, and of its copy in a stage: each lane has scales and zero points of its own.
  */
-template <int n_groups, bool has_zeros> struct sizes {
+template <int n_groups, bool has_zeros, int bits = 4> struct sizes {
+    static constexpr uint32_t codes = STRIP_CODES_BYTES_OF(bits);
     static constexpr uint32_t lane_scales = 4 * n_groups;
     static constexpr uint32_t lane_zeros = has_zeros ? 2 * n_groups : 0;
-    static constexpr uint32_t slice = STRIP_CODES_BYTES + 8 * (lane_scales + lane_zeros);
-    static constexpr uint32_t stage = STRIP_CODES_BYTES + 32 * (lane_scales + lane_zeros);
+    static constexpr uint32_t slice = codes + 8 * (lane_scales + lane_zeros);
+    static constexpr uint32_t stage = codes + 32 * (lane_scales + lane_zeros);
 };
 
 /* Where this lane's part of a slice lies in memory. */
@@ -52,54 +57,55 @@ struct slice_source {
 };
 
 /* Slice i of a step, of any strip. */
-template <int n_groups, bool has_zeros>
+template <int n_groups, bool has_zeros, int bits = 4>
 __device__ __forceinline__ slice_source source_of(const strip_args &args, const warp_id &id,
                                                   uint64_t i_strip, uint32_t i_step, uint32_t i)
 {
-    using size = sizes<n_groups, has_zeros>;
+    using size = sizes<n_groups, has_zeros, bits>;
     uint32_t n = step_slices(args, i_step);
     uint64_t step_bytes =
         args.n_strips * static_cast<uint64_t>(strip_align(STRIP_STEP_SLICES * size::slice));
     const uint8_t *record =
         args.records + i_step * step_bytes + i_strip * strip_align(n * size::slice);
-    const uint8_t *scales = record + n * STRIP_CODES_BYTES;
+    const uint8_t *scales = record + n * size::codes;
     const uint8_t *zeros = scales + n * 8 * size::lane_scales;
-    return {record + i * STRIP_CODES_BYTES + id.lane * 16,
-            scales + (i * 8 + id.g) * size::lane_scales, zeros + (i * 8 + id.g) * size::lane_zeros};
+    return {record + i * size::codes + id.lane * 16, scales + (i * 8 + id.g) * size::lane_scales,
+            zeros + (i * 8 + id.g) * size::lane_zeros};
 }
 
 /* This lane's scales and zero points in a stage. Eight scales are two vectors, 512 bytes apart. */
-template <int n_groups>
+template <int n_groups, int bits = 4>
 __device__ __forceinline__ uint32_t scales_of(uint32_t stage, const warp_id &id)
 {
     constexpr int lane_bytes = n_groups == 8 ? 16 : 4 * n_groups;
-    return stage + STRIP_CODES_BYTES + id.lane * lane_bytes - id.lane * 16;
+    return stage + STRIP_CODES_BYTES_OF(bits) + id.lane * lane_bytes - id.lane * 16;
 }
 
-template <int n_groups>
+template <int n_groups, int bits = 4>
 __device__ __forceinline__ uint32_t zeros_of(uint32_t stage, const warp_id &id)
 {
-    return stage + STRIP_CODES_BYTES + 32 * 4 * n_groups + id.lane * 2 * n_groups - id.lane * 16;
+    return stage + STRIP_CODES_BYTES_OF(bits) + 32 * 4 * n_groups + id.lane * 2 * n_groups -
+           id.lane * 16;
 }
 
 /* A slice into a stage (the address of this lane's first word there). Not committed. */
-template <int n_groups, bool has_zeros>
+template <int n_groups, bool has_zeros, int bits = 4>
 __device__ __forceinline__ void copy_slice(const slice_source &from, const warp_id &id,
                                            uint32_t stage)
 {
-    using size = sizes<n_groups, has_zeros>;
+    using size = sizes<n_groups, has_zeros, bits>;
 #pragma unroll
-    for (int i_unit = 0; i_unit < n_units; i_unit++) {
-        cp_async<16>(stage + i_unit * STRIP_UNIT_BYTES, from.codes + i_unit * STRIP_UNIT_BYTES);
+    for (int i = 0; i < n_vectors<bits>; i++) {
+        cp_async<16>(stage + i * STRIP_UNIT_BYTES, from.codes + i * STRIP_UNIT_BYTES);
     }
     if constexpr (size::lane_scales <= 16) {
-        cp_async<size::lane_scales>(scales_of<n_groups>(stage, id), from.scales);
+        cp_async<size::lane_scales>(scales_of<n_groups, bits>(stage, id), from.scales);
     } else {
-        cp_async<16>(scales_of<n_groups>(stage, id), from.scales);
-        cp_async<16>(scales_of<n_groups>(stage, id) + 512, from.scales + 16);
+        cp_async<16>(scales_of<n_groups, bits>(stage, id), from.scales);
+        cp_async<16>(scales_of<n_groups, bits>(stage, id) + 512, from.scales + 16);
     }
     if constexpr (has_zeros) {
-        cp_async<size::lane_zeros>(zeros_of<n_groups>(stage, id), from.zeros);
+        cp_async<size::lane_zeros>(zeros_of<n_groups, bits>(stage, id), from.zeros);
     }
 }
 

@@ -54,18 +54,18 @@ struct cursor {
     uint32_t first_strip; /* of the round, counted in own strips */
 };
 
-template <int n_groups, bool has_zeros>
+template <int n_groups, bool has_zeros, int bits>
 __device__ __forceinline__ void cursor_seek(const strip_args &args, const warp_id &id, cursor &at)
 {
     uint64_t strip = blockIdx.x + static_cast<uint64_t>(at.first_strip) * gridDim.x;
     uint32_t n = step_slices(args, at.i_step);
-    at.source = source_of<n_groups, has_zeros>(args, id, strip, at.i_step, id.warp);
-    at.stride_bytes = gridDim.x * strip_align(n * sizes<n_groups, has_zeros>::slice);
+    at.source = source_of<n_groups, has_zeros, bits>(args, id, strip, at.i_step, id.warp);
+    at.stride_bytes = gridDim.x * strip_align(n * sizes<n_groups, has_zeros, bits>::slice);
     at.n_left = min(args.n_round_strips, own_strips(args) - at.first_strip);
 }
 
 /* To the next step this warp has a slice in, or to the next round, or to the end. */
-template <int n_groups, bool has_zeros>
+template <int n_groups, bool has_zeros, int bits>
 __device__ __forceinline__ void cursor_turn(const strip_args &args, const warp_id &id, cursor &at)
 {
     at.i_step++;
@@ -74,23 +74,23 @@ __device__ __forceinline__ void cursor_turn(const strip_args &args, const warp_i
         at.first_strip += args.n_round_strips;
     }
     if (at.first_strip < own_strips(args)) {
-        cursor_seek<n_groups, has_zeros>(args, id, at);
+        cursor_seek<n_groups, has_zeros, bits>(args, id, at);
     }
 }
 
 /* One strip's slice into a stage. Always one group of copies, empty at the end, so that waiting can
  * count. */
-template <int n_groups, bool has_zeros>
+template <int n_groups, bool has_zeros, int bits>
 __device__ __forceinline__ void fetch(const strip_args &args, const warp_id &id, cursor &at,
                                       uint32_t stage)
 {
     if (at.n_left > 0) {
-        copy_slice<n_groups, has_zeros>(at.source, id, stage);
+        copy_slice<n_groups, has_zeros, bits>(at.source, id, stage);
         at.source.codes += at.stride_bytes;
         at.source.scales += at.stride_bytes;
         at.source.zeros += at.stride_bytes;
         if (--at.n_left == 0) {
-            cursor_turn<n_groups, has_zeros>(args, id, at);
+            cursor_turn<n_groups, has_zeros, bits>(args, id, at);
         }
     }
     cp_async_commit();
@@ -126,30 +126,31 @@ __device__ __forceinline__ void multiply_slice(const strip_args &args, const war
                                                uint32_t stage, const x_slice<n_groups> (&x)[n_m8],
                                                float (&sums)[n_m8][4])
 {
+    constexpr int bits = traits::bits;
     constexpr int tiles_per_group = n_tiles_k / n_groups;
     bool is_bf16 = args.scale_dtype == DTYPE_BF16;
     uint32_t pairs[n_groups];
-    read_scales<n_groups>(scales_of<n_groups>(stage, id), pairs);
+    read_scales<n_groups>(scales_of<n_groups, bits>(stage, id), pairs);
     float acc[n_m8][4];
 #pragma unroll
-    for (int i_unit = 0; i_unit < n_units; i_unit++) {
-        uint4 v = ld_shared_v4(stage + i_unit * STRIP_UNIT_BYTES);
+    for (int i_vector = 0; i_vector < n_vectors<bits>; i_vector++) {
+        uint4 v = ld_shared_v4(stage + i_vector * STRIP_UNIT_BYTES);
         const uint32_t words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-        for (int i_word = 0; i_word < 4; i_word++) {
-            int i_tile = 4 * i_unit + i_word;
+        for (int j = 0; j < n_vector_tiles<traits>; j++) {
+            int i_tile = n_vector_tiles<traits> * i_vector + j;
             int i_group = i_tile / tiles_per_group;
             if (i_tile % tiles_per_group == 0) {
                 float2 offsets = make_float2(0, 0);
                 if constexpr (has_zeros) {
-                    offsets = read_offsets<traits>(zeros_of<n_groups>(stage, id), i_group);
+                    offsets = read_offsets<traits>(zeros_of<n_groups, bits>(stage, id), i_group);
                 }
                 for (int i = 0; i < n_m8; i++) {
                     start_group<n_groups, has_zeros>(x[i], i_group, offsets, acc[i]);
                 }
             }
             uint32_t a[4];
-            dequant<traits>(words[i_word], a);
+            dequant_tile<traits>(words, j, a);
             for (int i = 0; i < n_m8; i++) {
                 traits::mma(acc[i], a, x[i].fragments[i_tile]);
             }
@@ -271,35 +272,35 @@ __device__ __forceinline__ void finish_many(const strip_args &args, const warp_i
  */
 
 /* Fill all stages but one. */
-template <int n_groups, bool has_zeros>
+template <int n_groups, bool has_zeros, int bits>
 __device__ __forceinline__ void prime(const strip_args &args, const warp_id &id, cursor &at,
                                       uint32_t first_stage, uint32_t stage_bytes)
 {
-#pragma unroll
-    for (int i = 0; i < n_stages - 1; i++) {
-        fetch<n_groups, has_zeros>(args, id, at, first_stage + i * stage_bytes);
+    for (uint32_t i = 0; i < args.n_stages - 1u; i++) {
+        fetch<n_groups, has_zeros, bits>(args, id, at, first_stage + i * stage_bytes);
     }
 }
 
 template <typename traits, int n_m8, int n_groups, bool has_zeros>
 __global__ void __launch_bounds__(512, 1) strip_gemm(const __grid_constant__ strip_args args)
 {
-    using size = sizes<n_groups, has_zeros>;
+    constexpr int bits = traits::bits;
+    using size = sizes<n_groups, has_zeros, bits>;
     extern __shared__ __align__(16) uint8_t shared[];
     warp_id id = this_warp();
     uint32_t stage_bytes = id.n_warps * size::stage;
     uint32_t first_stage = static_cast<uint32_t>(__cvta_generic_to_shared(shared)) +
                            id.warp * size::stage + id.lane * 16;
-    uint32_t last_stage = first_stage + (n_stages - 1) * stage_bytes;
-    float4 *partials = reinterpret_cast<float4 *>(shared + n_stages * stage_bytes);
+    uint32_t last_stage = first_stage + (args.n_stages - 1) * stage_bytes;
+    float4 *partials = reinterpret_cast<float4 *>(shared + args.n_stages * stage_bytes);
 
     /* A launch that overlaps the one before has time for weights and none to lose for x; alone, x
      * must not queue behind the weights. */
     cursor at = {};
-    cursor_seek<n_groups, has_zeros>(args, id, at);
+    cursor_seek<n_groups, has_zeros, bits>(args, id, at);
     bool is_primed = args.may_overlap;
     if (is_primed) {
-        prime<n_groups, has_zeros>(args, id, at, first_stage, stage_bytes);
+        prime<n_groups, has_zeros, bits>(args, id, at, first_stage, stage_bytes);
         griddepcontrol_launch_dependents();
         griddepcontrol_wait();
     }
@@ -318,7 +319,7 @@ __global__ void __launch_bounds__(512, 1) strip_gemm(const __grid_constant__ str
                                    x[i]);
                 }
                 if (!is_primed) {
-                    prime<n_groups, has_zeros>(args, id, at, first_stage, stage_bytes);
+                    prime<n_groups, has_zeros, bits>(args, id, at, first_stage, stage_bytes);
                     is_primed = true;
                 }
 #pragma unroll
@@ -327,8 +328,12 @@ __global__ void __launch_bounds__(512, 1) strip_gemm(const __grid_constant__ str
                 }
             }
             for (uint32_t i_strip = 0; i_strip < n_strips; i_strip++) {
-                cp_async_wait<n_stages - 2>();
-                fetch<n_groups, has_zeros>(args, id, at, free_stage);
+                if (args.n_stages == n_stages) {
+                    cp_async_wait<n_stages - 2>();
+                } else {
+                    cp_async_wait<0>();
+                }
+                fetch<n_groups, has_zeros, bits>(args, id, at, free_stage);
                 float sums[n_m8][4];
                 take<n_m8>(partials, id, i_strip, i_slice == id.warp, sums);
                 multiply_slice<traits, n_m8, n_groups, has_zeros>(args, id, stage, x, sums);
@@ -356,6 +361,7 @@ using kernel_function = void (*)(strip_args);
 
 struct instance {
     uint8_t x_dtype;
+    uint8_t code_bits;
     uint8_t n_m8;
     uint8_t n_groups;
     bool has_zeros;
@@ -367,11 +373,12 @@ template <typename traits, int n_m8, int n_groups, bool has_zeros>
 constexpr instance make_instance(uint8_t x_dtype)
 {
     return {x_dtype,
+            traits::bits,
             n_m8,
             n_groups,
             has_zeros,
             strip_gemm<traits, n_m8, n_groups, has_zeros>,
-            sizes<n_groups, has_zeros>::stage};
+            sizes<n_groups, has_zeros, traits::bits>::stage};
 }
 
 /* Groups shorter than 128 have no instance for more than 8 rows: it would not fit the registers. */
@@ -381,13 +388,15 @@ constexpr instance make_instance(uint8_t x_dtype)
         make_instance<traits, 1, 4, false>(dtype), make_instance<traits, 1, 4, true>(dtype),       \
         make_instance<traits, 1, 8, false>(dtype), make_instance<traits, 1, 8, true>(dtype)
 
-const instance instances[] = {INSTANCES(traits_bf16, DTYPE_BF16), INSTANCES(traits_f16, DTYPE_F16)};
+const instance instances[] = {INSTANCES(traits_bf16, DTYPE_BF16), INSTANCES(traits_f16, DTYPE_F16),
+                              INSTANCES(traits_bf16_u8, DTYPE_BF16),
+                              INSTANCES(traits_f16_u8, DTYPE_F16)};
 
 const instance *find_instance(const strip_args &args)
 {
     uint32_t n_m8 = args.m > 8 ? 2 : 1;
     for (const instance &one : instances) {
-        if (one.x_dtype == args.x_dtype && one.n_m8 == n_m8 &&
+        if (one.x_dtype == args.x_dtype && one.code_bits == args.code_bits && one.n_m8 == n_m8 &&
             one.n_groups == args.n_slice_groups && one.has_zeros == (args.has_zeros != 0)) {
             return &one;
         }
@@ -425,7 +434,9 @@ cudaError_t query_limits(int *ret_device)
     return r;
 }
 
-/* Few warps a CTA (short k) leave room for more CTAs an SM, each with its share of the memory. */
+/* Few warps a CTA (short k) leave room for more CTAs an SM, each with its share of the memory. GPUs
+ * with less of it, and 8-bit codes, get a stage less; no CTAs at all where even that does not fit.
+ */
 struct shape_of_launch {
     uint32_t n_ctas;
     uint32_t n_threads;
@@ -440,14 +451,18 @@ shape_of_launch plan(const device_limits &limits, const instance &one, strip_arg
     n_ctas = n_ctas < args.n_strips ? n_ctas : args.n_strips;
     uint32_t reserved = 1024 * n_ctas_per_sm; /* the system's own, a CTA */
     uint32_t budget = (limits.shared_bytes + 1024 - reserved) / n_ctas_per_sm;
-    uint32_t stages_bytes = n_stages * n_warps * one.stage_of_warp_bytes;
+    uint32_t stage_bytes = n_warps * one.stage_of_warp_bytes;
     uint32_t strip_bytes = n_warps * one.n_m8 * 512;
     uint32_t n_own = (args.n_strips + n_ctas - 1) / n_ctas;
-    uint32_t n_fit = (budget - stages_bytes) / strip_bytes;
+    args.n_stages = n_stages * stage_bytes + strip_bytes <= budget ? n_stages : n_stages - 1;
+    if (args.n_stages * stage_bytes + strip_bytes > budget) {
+        return {0, 0, 0};
+    }
+    uint32_t n_fit = (budget - args.n_stages * stage_bytes) / strip_bytes;
     args.n_round_strips = n_own < n_fit ? n_own : n_fit;
     args.n_own_min = args.n_strips / n_ctas;
     args.n_own_extra = args.n_strips % n_ctas;
-    return {n_ctas, 32 * n_warps, stages_bytes + args.n_round_strips * strip_bytes};
+    return {n_ctas, 32 * n_warps, args.n_stages * stage_bytes + args.n_round_strips * strip_bytes};
 }
 
 } // namespace
@@ -481,6 +496,9 @@ int strip_gemm_enqueue(struct strip_args *args, bool may_overlap, void *stream)
     }
     const device_limits &limits = limits_of_device[device];
     shape_of_launch shape = plan(limits, *one, *args);
+    if (shape.n_ctas == 0) {
+        return cudaErrorInvalidConfiguration;
+    }
     args->may_overlap = may_overlap;
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -7,9 +7,25 @@
 #include "kernels/cuda/strip_gemm.h"
 #include "kernels/cuda/strip_launch.h"
 
+/* 163 KiB on A100 and Orin, 227 KiB from Hopper on; the GPUs of workstations have 99. */
+static bool has_large_shared_memory(uint32_t cuda_arch)
+{
+    return cuda_arch == 80 || cuda_arch == 87 || (cuda_arch >= 90 && cuda_arch < 120);
+}
+
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    return strip_check(problem, why);
+    int r = strip_check(problem, why);
+    if (r != 0) {
+        return r;
+    }
+    if (problem->desc.code == GK_CODE_U8 && !has_large_shared_memory(problem->cuda_arch)) {
+        return reason_set(why, STATUS_UNSUPPORTED,
+                          "8-bit codes need 150 KiB of shared memory, more than compute capability "
+                          "%u.%u has",
+                          problem->cuda_arch / 10, problem->cuda_arch % 10);
+    }
+    return 0;
 }
 
 static uint64_t workspace_bytes(const struct gk_problem *problem)
@@ -44,7 +60,7 @@ static int enqueue(const struct gk_launch *launch, void *stream)
 }
 
 const struct gk_kernel cuda_strip_gemm = {
-    .name = "cuda_u4_strip_gemm",
+    .name = "cuda_int_strip_gemm",
     .device_kind = GK_DEVICE_CUDA,
     .tile = "16n x 8m or 16n x 16m, k256 a warp",
     .can_implement = can_implement,

@@ -17,9 +17,9 @@ static bool is_y_known(enum dtype dtype)
 
 int strip_check(const struct gk_problem *problem, struct reason *why)
 {
-    if (problem->layout != &cuda_strip_u4_layout) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layout %s, not %s",
-                          cuda_strip_u4_layout.tag,
+    if (problem->layout != &cuda_strip_u4_layout && problem->layout != &cuda_strip_u8_layout) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts %s and %s, not %s",
+                          cuda_strip_u4_layout.tag, cuda_strip_u8_layout.tag,
                           problem->layout != NULL ? problem->layout->tag : "none");
     }
     if (problem->cuda_arch < 80) {
@@ -56,6 +56,7 @@ struct strip_args strip_args_of(const struct gk_launch *launch)
         .n_strips = shape.n_strips,
         .n_slices = shape.n_slices,
         .n_slice_groups = shape.n_slice_groups,
+        .code_bits = (uint8_t)shape.code_bits,
         .has_zeros = desc->has_zeros,
         .x_dtype = (uint8_t)problem->x_dtype,
         .y_dtype = (uint8_t)problem->y_dtype,

@@ -15,10 +15,11 @@ struct wgmma_f16;
 
 namespace {
 
-/* magic: what a masked nibble is or-ed with; offset_ones: a pair of the factor by which sum(x)
- * enters a group for the symmetric zero point; offset: what a code carries beside itself, in units
- * of unit. */
+/* For each pair of codes and x. magic: what a masked nibble is or-ed with; minus_symmetric: a pair
+ * of the factor by which sum(x) enters a group for the symmetric zero point; offset: what a
+ * dequantised code carries beside itself, in units of unit. */
 struct traits_bf16 {
+    static constexpr int bits = 4;
     using wgmma_element = struct wgmma_bf16;
     static constexpr uint32_t magic = 0x41804180u;           /* 16.0 */
     static constexpr uint32_t minus_symmetric = 0xc1c0c1c0u; /* -(16 + 8) */
@@ -33,6 +34,7 @@ struct traits_bf16 {
 };
 
 struct traits_f16 {
+    static constexpr int bits = 4;
     using wgmma_element = struct wgmma_f16;
     static constexpr uint32_t magic = 0;                     /* subnormal: code * 2^-21 */
     static constexpr uint32_t minus_symmetric = 0x80408040u; /* -8 * 2^-21 */
@@ -46,7 +48,7 @@ struct traits_f16 {
     }
 };
 
-/* The A fragment of a word of the layout. */
+/* The A fragment of a word of 4-bit codes. */
 template <typename traits> __device__ __forceinline__ void dequant(uint32_t word, uint32_t (&a)[4])
 {
     constexpr uint32_t mask = 0x00780078u;
@@ -54,6 +56,59 @@ template <typename traits> __device__ __forceinline__ void dequant(uint32_t word
     a[1] = lop3_and_or<mask, traits::magic>(word >> 4);
     a[2] = lop3_and_or<mask, traits::magic>(word >> 8);
     a[3] = lop3_and_or<mask, traits::magic>(__funnelshift_r(word, word, 12));
+}
+
+/* ---- 8-bit codes ---- */
+
+/* Dequantised as code - 128, which is exact in both types. */
+struct traits_bf16_u8 : traits_bf16 {
+    static constexpr int bits = 8;
+    static constexpr uint32_t minus_symmetric = 0; /* -(-128 + 128) */
+    static constexpr float offset = -128.0f;
+};
+
+struct traits_f16_u8 : traits_f16 {
+    static constexpr int bits = 8;
+    static constexpr uint32_t minus_symmetric = 0;
+    static constexpr float offset = -128.0f;
+    static constexpr float unit = 1.0f;
+};
+
+/* Bytes i and i + 1 of a word. bf16: in the mantissa of 2^23 in f32, and down again; f16: in the
+ * mantissa of 1024. */
+__device__ __forceinline__ uint32_t byte_pair(traits_bf16_u8, uint32_t word, uint32_t i)
+{
+    constexpr uint32_t two_23 = 0x4b000000u;
+    float a = __uint_as_float(__byte_perm(word, two_23, 0x7540u + i)) - 8388736.0f;
+    float b = __uint_as_float(__byte_perm(word, two_23, 0x7541u + i)) - 8388736.0f;
+    return cvt_rn_bf16x2(a, b);
+}
+
+__device__ __forceinline__ uint32_t byte_pair(traits_f16_u8, uint32_t word, uint32_t i)
+{
+    constexpr uint32_t pair_1024 = 0x64646464u;
+    constexpr uint32_t pair_1152 = 0x64806480u;
+    return sub_f16x2(__byte_perm(word, pair_1024, 0x4140u + i * 0x0101u), pair_1152);
+}
+
+/* ---- a vector of the layout ---- */
+
+/* A fragments in the 16 bytes of a lane. */
+template <typename traits> constexpr int n_vector_tiles = 16 / traits::bits;
+
+template <typename traits>
+__device__ __forceinline__ void dequant_tile(const uint32_t (&words)[4], int i, uint32_t (&a)[4])
+{
+    if constexpr (traits::bits == 4) {
+        dequant<traits>(words[i], a);
+    } else {
+        uint32_t upper = words[2 * i]; /* row g */
+        uint32_t lower = words[2 * i + 1];
+        a[0] = byte_pair(traits(), upper, 0);
+        a[1] = byte_pair(traits(), lower, 0);
+        a[2] = byte_pair(traits(), upper, 2);
+        a[3] = byte_pair(traits(), lower, 2);
+    }
 }
 
 __device__ __forceinline__ float2 widen_pair(uint32_t pair, bool is_bf16)

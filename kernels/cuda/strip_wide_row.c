@@ -14,6 +14,9 @@ static int can_implement(const struct gk_problem *problem, struct reason *why)
     if (r != 0) {
         return r;
     }
+    if (problem->desc.code != GK_CODE_U4) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it is for 4-bit codes, not 8-bit ones");
+    }
     if (problem->cuda_arch != 90) {
         return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
                           problem->cuda_arch / 10, problem->cuda_arch % 10);

@@ -80,8 +80,11 @@ __device__ __forceinline__ void sum_groups(x_slice<n_groups> &x)
     }
 #pragma unroll
     for (int i_group = 0; i_group < n_groups; i_group++) {
-        x.starts[i_group][0] = sums[i_group][0][0] + sums[i_group][1][0];
-        x.starts[i_group][1] = sums[i_group][0][1] + sums[i_group][1][1];
+        float a = sums[i_group][0][0] + sums[i_group][1][0];
+        float b = sums[i_group][0][1] + sums[i_group][1][1];
+        /* A sum that is not finite becomes NaN: against zero points an infinity might survive. */
+        x.starts[i_group][0] = has_zeros ? fmaf(a, 0.0f, a) : a;
+        x.starts[i_group][1] = has_zeros ? fmaf(b, 0.0f, b) : b;
     }
 }
 

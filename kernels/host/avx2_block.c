@@ -3,8 +3,8 @@
  * One template: columns are taken 32 at a time, as halves of a row, whose weights a decoding step
  * leaves in four vectors. One row of x: 8 accumulators, all 64 columns. Two rows: 2 x 4, the two
  * halves in two passes over the block, which is in the L1 cache by then. From eight rows on a block
- * is decoded once, into f32 of its own, and multiplied from there. The code is a constant of each
- * instance.
+ * is decoded once, into f32 of its own, and multiplied from there in tiles that reuse it better.
+ * The code is a constant of each instance.
  *
  * 4 bits. All values of code - 8, of codes, and of e2m1 are exact in bfloat16, so their f32 is 16
  * bits and 16 zeros. A row of a panel (32 bytes, 64 codes) becomes 64 f32 with two byte look-ups
@@ -26,6 +26,8 @@
 #define HALF_N         32u
 #define PREFETCH_BYTES 2048u /* ahead; 512 to 4096 measure alike, none is a tenth slower */
 #define DECODE_ROWS    8u    /* from so many rows on a block is decoded once */
+#define STRIP_N        16u   /* and multiplied in tiles of 6 rows x 16 columns: 12 accumulators */
+#define TILE_ROWS      6u
 
 /* 32 columns of one row, of weights or sums. */
 struct half {
@@ -74,15 +76,6 @@ INSTANCE struct half load_half(enum gk_code code, const float *columns, uint32_t
         half.v[i] = _mm256_loadu_ps(columns + i_n);
     }
     return half;
-}
-
-INSTANCE void store_half(enum gk_code code, float *columns, uint32_t i_half, struct half half)
-{
-    half = reorder(code, half);
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t i_n = pair_column(code, i_half, i / 2) + i % 2 * LANES;
-        _mm256_storeu_ps(columns + i_n, half.v[i]);
-    }
 }
 
 /* ---- decoding ----------------------------------------------------------------------------------
@@ -238,18 +231,24 @@ static inline void add_whole(__m256 acc, float *totals)
     _mm256_storeu_si256(sums, sum);
 }
 
+static inline void add_sums(const struct host_block *block, uint32_t i_m, uint32_t i_n, __m256 acc,
+                            float *totals)
+{
+    float *target = totals + i_m * HOST_PANEL_N + i_n;
+    if (block->scales != NULL) {
+        add_scaled(block, i_m, i_n, acc, target);
+    } else {
+        add_whole(acc, target);
+    }
+}
+
 INSTANCE void finish(const struct host_block *block, enum gk_code code, uint32_t i_m,
                      uint32_t i_half, struct half sums, float *totals)
 {
     sums = reorder(code, sums);
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t i_n = pair_column(code, i_half, i / 2) + i % 2 * LANES;
-        float *target = totals + i_m * HOST_PANEL_N + i_n;
-        if (block->scales != NULL) {
-            add_scaled(block, i_m, i_n, sums.v[i], target);
-        } else {
-            add_whole(sums.v[i], target);
-        }
+        add_sums(block, i_m, i_n, sums.v[i], totals);
     }
 }
 
@@ -306,33 +305,79 @@ INSTANCE void rows(const struct host_block *block, enum gk_code code, bool has_z
     }
 }
 
-static void f32_rows(const struct host_block *block, float *totals)
-{
-    rows(block, GK_CODE_F32, false, totals);
-}
+/* A block decoded: strips of 16 columns, so that a strip's rows lie one after another and spread
+ * over the whole L1 cache. */
+struct decoded {
+    _Alignas(64) float w[HOST_PANEL_N / STRIP_N][HOST_BLOCK_K][STRIP_N];
+};
 
-INSTANCE void decoded_rows(const struct host_block *block, enum gk_code code, bool has_zeros,
-                           float *totals)
+INSTANCE void decode_block(const struct host_block *block, enum gk_code code, bool has_zeros,
+                           struct decoded *decoded)
 {
-    const uint32_t row_bytes = vector_row_bytes(code);
-    _Alignas(64) float w[HOST_BLOCK_K * HOST_PANEL_N];
     struct decoder decoder = decoder_of(block, code, has_zeros);
     const uint8_t *row = block->weights;
-    for (uint32_t i_k = 0; i_k < block->n_k; i_k++, row += row_bytes) {
-        float *target = w + i_k * HOST_PANEL_N;
-        store_half(code, target, 0, decode(&decoder, code, has_zeros, row, 0));
-        store_half(code, target, 1, decode(&decoder, code, has_zeros, row, 1));
+    for (uint32_t i_k = 0; i_k < block->n_k; i_k++, row += vector_row_bytes(code)) {
+        for (uint32_t i_half = 0; i_half < 2; i_half++) {
+            struct half w = reorder(code, decode(&decoder, code, has_zeros, row, i_half));
+            for (uint32_t i = 0; i < 4; i++) {
+                uint32_t i_strip = pair_column(code, i_half, i / 2) / STRIP_N;
+                _mm256_store_ps(decoded->w[i_strip][i_k] + i % 2 * LANES, w.v[i]);
+            }
+        }
     }
-    struct host_block decoded = *block;
-    decoded.weights = (const uint8_t *)w;
-    f32_rows(&decoded, totals);
+}
+
+/* n_rows rows by one strip. */
+INSTANCE void tile(const struct host_block *block, const struct decoded *decoded, uint32_t i_strip,
+                   uint32_t first_m, uint32_t n_rows, float *totals)
+{
+    __m256 sums[TILE_ROWS][2];
+    for (uint32_t i = 0; i < n_rows; i++) {
+        sums[i][0] = sums[i][1] = _mm256_setzero_ps();
+    }
+    const float *x = block->x + first_m * block->x_stride_elems;
+    for (uint32_t i_k = 0; i_k < block->n_k; i_k++) {
+        const float *w = decoded->w[i_strip][i_k];
+        __m256 w0 = _mm256_load_ps(w), w1 = _mm256_load_ps(w + LANES);
+        for (uint32_t i = 0; i < n_rows; i++) {
+            __m256 x_k = _mm256_broadcast_ss(x + i * block->x_stride_elems + i_k);
+            sums[i][0] = _mm256_fmadd_ps(x_k, w0, sums[i][0]);
+            sums[i][1] = _mm256_fmadd_ps(x_k, w1, sums[i][1]);
+        }
+    }
+    /* A loop left here would keep the sums in memory, and they would be stored for every k. */
+#pragma GCC unroll 6
+    for (uint32_t i = 0; i < n_rows; i++) {
+        uint32_t i_n = i_strip * STRIP_N;
+        add_sums(block, first_m + i, i_n, sums[i][0], totals);
+        add_sums(block, first_m + i, i_n + LANES, sums[i][1], totals);
+    }
+}
+
+static void decoded_rows(const struct host_block *block, const struct decoded *decoded,
+                         float *totals)
+{
+    for (uint32_t i_strip = 0; i_strip < HOST_PANEL_N / STRIP_N; i_strip++) {
+        uint32_t i_m = 0;
+        for (; i_m + TILE_ROWS <= block->m; i_m += TILE_ROWS) {
+            tile(block, decoded, i_strip, i_m, TILE_ROWS, totals);
+        }
+        for (; i_m + 2 <= block->m; i_m += 2) {
+            tile(block, decoded, i_strip, i_m, 2, totals);
+        }
+        if (i_m < block->m) {
+            tile(block, decoded, i_strip, i_m, 1, totals);
+        }
+    }
 }
 
 INSTANCE void block_of(const struct host_block *block, enum gk_code code, bool has_zeros,
                        float *totals)
 {
     if (block->m >= DECODE_ROWS) {
-        decoded_rows(block, code, has_zeros, totals);
+        struct decoded decoded;
+        decode_block(block, code, has_zeros, &decoded);
+        decoded_rows(block, &decoded, totals);
     } else {
         rows(block, code, has_zeros, totals);
     }
@@ -351,7 +396,7 @@ static void block_of_any(const struct host_block *block, float *totals)
 {
     switch (block->code) {
     case GK_CODE_F32:
-        f32_rows(block, totals);
+        block_of(block, GK_CODE_F32, false, totals);
         return;
     case GK_CODE_F16:
         block_of(block, GK_CODE_F16, false, totals);
@@ -383,11 +428,11 @@ static const struct host_ops ops = {
 };
 
 /* Measured on Zen 3, see tests/bench/results. */
-static const struct host_rates int4_rates = {.weight_gbps = 9.5, .gflops = 50.0};
-static const struct host_rates int8_rates = {.weight_gbps = 10.0, .gflops = 50.0};
-static const struct host_rates fp8_rates = {.weight_gbps = 10.0, .gflops = 50.0};
-static const struct host_rates fp4_rates = {.weight_gbps = 9.5, .gflops = 50.0};
-static const struct host_rates plain_rates = {.weight_gbps = 10.0, .gflops = 50.0};
+static const struct host_rates int4_rates = {.weight_gbps = 9.5, .gflops = 80.0};
+static const struct host_rates int8_rates = {.weight_gbps = 14.0, .gflops = 80.0};
+static const struct host_rates fp8_rates = {.weight_gbps = 8.5, .gflops = 75.0};
+static const struct host_rates fp4_rates = {.weight_gbps = 7.5, .gflops = 75.0};
+static const struct host_rates plain_rates = {.weight_gbps = 12.0, .gflops = 80.0};
 
 #define TILE "64n x 1m or 32n x 2m, k128"
 HOST_ROW(avx2_int4_gemm_group, HOST_CODE(GK_CODE_U4), "int4", ops, int4_rates, TILE)

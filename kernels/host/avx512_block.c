@@ -133,7 +133,10 @@ INSTANCE void tile(const struct host_block *block, enum gk_code code, bool has_z
             }
         }
     }
+    /* Loops left here would keep the sums in memory, and they would be stored for every k. */
+#pragma GCC unroll 4
     for (uint32_t i_m = 0; i_m < n_rows; i_m++) {
+#pragma GCC unroll 4
         for (uint32_t j = 0; j < 4; j++) {
             finish(block, first_m + i_m, j, acc[i_m][j], totals);
         }

@@ -1,6 +1,5 @@
-/* cuda_strip.c - packing and unpacking of "cuda-strip16"; strip.h has
- * the picture. Runs on the
- * CPU, once a load. */
+/* cuda_strip.c - packing and unpacking of "cuda-strip16"; strip.h has the picture. Runs on the CPU,
+ * once a load. */
 #include <string.h>
 
 #include "ipc/base/num.h"
@@ -21,7 +20,7 @@ bool strip_fits(const struct gk_desc *desc)
     bool is_group_known =
         group_k == 32 || group_k == 64 || group_k % STRIP_GROUP_MAX == 0 || group_k == desc->k;
     bool is_scale_known = desc->scale_dtype == DTYPE_F16 || desc->scale_dtype == DTYPE_BF16;
-    return desc->code == GK_CODE_U4 && desc->act == GK_ACT_FLOAT && is_group_known &&
+    return gk_code_is_int(desc->code) && desc->act == GK_ACT_FLOAT && is_group_known &&
            is_scale_known;
 }
 
@@ -32,7 +31,8 @@ static uint32_t step_slices(const struct strip_shape *shape, uint32_t i_step)
 
 uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_slices)
 {
-    uint32_t slice_bytes = STRIP_CODES_BYTES + shape->slice_scale_bytes + shape->slice_zero_bytes;
+    uint32_t slice_bytes =
+        STRIP_CODES_BYTES_OF(shape->code_bits) + shape->slice_scale_bytes + shape->slice_zero_bytes;
     return strip_align(n_step_slices * slice_bytes);
 }
 
@@ -55,6 +55,7 @@ struct strip_shape strip_shape(const struct gk_desc *desc)
     struct strip_shape shape = {
         .n_strips = (uint32_t)num_div_up(desc->n, STRIP_N),
         .n_slices = (uint32_t)num_div_up(desc->k, STRIP_SLICE_K),
+        .code_bits = gk_code_bits(desc->code),
     };
     uint32_t group_k = packed_group_k(desc);
     shape.n_slice_groups = group_k == 32 || group_k == 64 ? STRIP_SLICE_K / group_k : 2;
@@ -86,10 +87,11 @@ static struct slice_place slice_place(const struct strip_shape *shape, uint32_t 
     uint32_t i = i_slice % STRIP_STEP_SLICES;
     uint32_t n = step_slices(shape, i_step);
     uint64_t record = step_offset(shape, i_step) + (uint64_t)i_strip * strip_record_bytes(shape, n);
-    uint64_t scales = record + (uint64_t)n * STRIP_CODES_BYTES;
+    uint64_t codes_bytes = STRIP_CODES_BYTES_OF(shape->code_bits);
+    uint64_t scales = record + n * codes_bytes;
     uint64_t zeros = scales + (uint64_t)n * shape->slice_scale_bytes;
     return (struct slice_place){
-        .codes = record + (uint64_t)i * STRIP_CODES_BYTES,
+        .codes = record + i * codes_bytes,
         .scales = scales + (uint64_t)i * shape->slice_scale_bytes,
         .zeros = zeros + (uint64_t)i * shape->slice_zero_bytes,
     };
@@ -108,44 +110,86 @@ static uint8_t padding_code(const struct gk_desc *desc)
     return desc->has_zeros ? 0 : (uint8_t)(1u << (gk_code_bits(desc->code) - 1));
 }
 
-static void pack_slice(const struct gk_canonical *canonical, uint32_t i_strip, uint32_t i_slice,
-                       uint8_t *slice)
+/* The codes of a slice, row after row, padded with what multiplies to 0. */
+struct slice_codes {
+    uint8_t rows[STRIP_N][STRIP_SLICE_K];
+};
+
+static void gather_codes(const struct gk_canonical *canonical, uint64_t first_n, uint64_t first_k,
+                         struct slice_codes *codes)
 {
     const struct gk_desc *desc = &canonical->desc;
-    const uint8_t *codes = canonical->codes;
-    uint32_t words[STRIP_CODES_BYTES / sizeof(uint32_t)] = {0};
-    for (uint32_t i_row = 0; i_row < STRIP_N; i_row++) {
-        uint64_t i_n = (uint64_t)i_strip * STRIP_N + i_row;
-        for (uint32_t i = 0; i < STRIP_SLICE_K; i++) {
-            uint64_t i_k = (uint64_t)i_slice * STRIP_SLICE_K + i;
-            bool is_padding = i_n >= desc->n || i_k >= desc->k;
-            uint32_t code = is_padding ? padding_code(desc) : codes[i_n * desc->k + i_k];
-            struct strip_place place = strip_place_of(i_row, i);
-            words[place.word_offset / sizeof(uint32_t)] |= code << place.shift;
-        }
+    uint64_t n_k = num_min(STRIP_SLICE_K, desc->k - first_k);
+    memset(codes, padding_code(desc), sizeof(*codes));
+    for (uint64_t i_row = 0; i_row < STRIP_N && first_n + i_row < desc->n; i_row++) {
+        const uint8_t *row = (const uint8_t *)canonical->codes + (first_n + i_row) * desc->k;
+        memcpy(codes->rows[i_row], row + first_k, n_k);
     }
-    for (uint32_t i = 0; i < STRIP_CODES_BYTES / sizeof(uint32_t); i++) {
-        words[i] = rotate_left(words[i], STRIP_ROTATION);
-    }
-    memcpy(slice, words, STRIP_CODES_BYTES);
 }
 
-static void unpack_slice(const uint8_t *slice, uint32_t i_strip, uint32_t i_slice,
+static uint32_t load_word(const uint8_t *bytes)
+{
+    uint32_t word;
+    memcpy(&word, bytes, sizeof(word));
+    return word;
+}
+
+/* Four codes of a row, a byte each: the even pair's nibbles 0 and 4, the odd pair's 2 and 6. */
+static uint32_t nibbles_of(uint32_t bytes)
+{
+    return (bytes & 0xff0000ffu) | (bytes >> 8 & 0xff00u) | (bytes << 8 & 0xff0000u);
+}
+
+/* The word of a lane that begins at k, of rows g and g + 8. */
+static uint32_t word_of(const struct slice_codes *codes, uint32_t g, uint32_t i_k)
+{
+    uint32_t upper = nibbles_of(load_word(codes->rows[g] + i_k));
+    uint32_t lower = nibbles_of(load_word(codes->rows[g + 8] + i_k));
+    return rotate_left(upper | lower << 4, STRIP_ROTATION);
+}
+
+/* Four consecutive k of a row always share a word, so that is the step. */
+static void pack_slice(const struct gk_canonical *canonical, uint64_t first_n, uint64_t first_k,
+                       uint8_t *slice)
+{
+    struct slice_codes codes;
+    gather_codes(canonical, first_n, first_k, &codes);
+    bool is_nibbles = gk_code_bits(canonical->desc.code) == 4;
+    for (uint32_t g = 0; g < STRIP_N / 2; g++) {
+        for (uint32_t i_k = 0; i_k < STRIP_SLICE_K; i_k += 4) {
+            if (is_nibbles) {
+                uint32_t word = word_of(&codes, g, i_k);
+                memcpy(slice + strip_place_of(g, i_k).word_offset, &word, sizeof(word));
+            } else {
+                memcpy(slice + strip_byte_of(g, i_k), codes.rows[g] + i_k, 4);
+                memcpy(slice + strip_byte_of(g + 8, i_k), codes.rows[g + 8] + i_k, 4);
+            }
+        }
+    }
+}
+
+static uint8_t packed_code(const uint8_t *slice, uint32_t code_bits, uint32_t i_row, uint32_t i_k)
+{
+    if (code_bits == 8) {
+        return slice[strip_byte_of(i_row, i_k)];
+    }
+    struct strip_place place = strip_place_of(i_row, i_k);
+    uint32_t word;
+    memcpy(&word, slice + place.word_offset, sizeof(word));
+    return rotate_left(word, 32 - STRIP_ROTATION) >> place.shift & 15;
+}
+
+static void unpack_slice(const uint8_t *slice, uint32_t first_n, uint32_t first_k,
                          struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
     uint8_t *codes = canonical->codes;
-    uint32_t first_n = i_strip * STRIP_N;
-    uint32_t first_k = i_slice * STRIP_SLICE_K;
     uint32_t n_rows = (uint32_t)num_min(STRIP_N, desc->n - first_n);
     uint32_t n_k = (uint32_t)num_min(STRIP_SLICE_K, desc->k - first_k);
     for (uint32_t i_row = 0; i_row < n_rows; i_row++) {
+        uint8_t *row = codes + (uint64_t)(first_n + i_row) * desc->k + first_k;
         for (uint32_t i = 0; i < n_k; i++) {
-            struct strip_place place = strip_place_of(i_row, i);
-            uint32_t word;
-            memcpy(&word, slice + place.word_offset, sizeof(word));
-            word = rotate_left(word, 32 - STRIP_ROTATION);
-            codes[(uint64_t)(first_n + i_row) * desc->k + first_k + i] = word >> place.shift & 15;
+            row[i] = packed_code(slice, gk_code_bits(desc->code), i_row, i);
         }
     }
 }
@@ -262,7 +306,7 @@ static void pack(const struct gk_canonical *canonical, void *packed)
     }
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
-            pack_slice(canonical, i_strip, i_slice,
+            pack_slice(canonical, (uint64_t)i_strip * STRIP_N, (uint64_t)i_slice * STRIP_SLICE_K,
                        bytes + slice_place(&shape, i_strip, i_slice).codes);
         }
     }
@@ -280,19 +324,39 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
     }
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
-            unpack_slice(bytes + slice_place(&shape, i_strip, i_slice).codes, i_strip, i_slice,
-                         canonical);
+            unpack_slice(bytes + slice_place(&shape, i_strip, i_slice).codes, i_strip * STRIP_N,
+                         i_slice * STRIP_SLICE_K, canonical);
         }
     }
     unpack_scales(bytes, &shape, canonical);
     unpack_columns(bytes, &shape, canonical);
 }
 
+static bool fits_u4(const struct gk_desc *desc)
+{
+    return desc->code == GK_CODE_U4 && strip_fits(desc);
+}
+
+static bool fits_u8(const struct gk_desc *desc)
+{
+    return desc->code == GK_CODE_U8 && strip_fits(desc);
+}
+
 const struct gk_layout cuda_strip_u4_layout = {
     .tag = "cuda-strip16-u4",
     .version = 1,
     .device_kind = GK_DEVICE_CUDA,
-    .fits = strip_fits,
+    .fits = fits_u4,
+    .packed_bytes = packed_bytes,
+    .pack = pack,
+    .unpack = unpack,
+};
+
+const struct gk_layout cuda_strip_u8_layout = {
+    .tag = "cuda-strip16-u8",
+    .version = 1,
+    .device_kind = GK_DEVICE_CUDA,
+    .fits = fits_u8,
     .packed_bytes = packed_bytes,
     .pack = pack,
     .unpack = unpack,

@@ -8,7 +8,8 @@
 
 struct strip_shape {
     uint32_t n_strips;
-    uint32_t n_slices;       /* of the whole k */
+    uint32_t n_slices; /* of the whole k */
+    uint32_t code_bits;
     uint32_t n_slice_groups; /* scales of a row in a slice: 2, 4 or 8 */
     uint32_t slice_scale_bytes;
     uint32_t slice_zero_bytes;
@@ -21,7 +22,7 @@ struct strip_shape {
 /* strip_shape() - desc must pass gk_desc_check() and strip_fits(). */
 struct strip_shape strip_shape(const struct gk_desc *desc);
 
-/* strip_fits() - 4-bit integer codes with 16-bit scales in groups of 32, 64, any multiple of 128,
+/* strip_fits() - integer codes with 16-bit scales in groups of 32, 64, any multiple of 128,
  * or all of k. */
 bool strip_fits(const struct gk_desc *desc);
 
@@ -29,3 +30,4 @@ bool strip_fits(const struct gk_desc *desc);
 uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_slices);
 
 extern const struct gk_layout cuda_strip_u4_layout;
+extern const struct gk_layout cuda_strip_u8_layout;

@@ -15,7 +15,7 @@ uint32_t quant_scales(const struct gk_desc *desc);
  *   largest     the largest |x|; an infinity or a NaN if there is one
  *   range       the smallest and the largest of x and 0; not finite if there is such an element
  *   fp8_codes   e4m3 of x / scale
- *   int8_codes  round(x / scale) + zero, saturated; the code of a NaN is zero */
+ *   int8_codes  round(x / scale) + zero, saturated; of a NaN anything */
 struct quant_ops {
     float (*largest)(const float *x, uint32_t n);
     void (*range)(const float *x, uint32_t n, float *ret_low, float *ret_high);

@@ -52,9 +52,8 @@ static void fp8_codes(const float *restrict x, uint32_t n, float scale, uint8_t 
     }
 }
 
-/* round(x / scale) + zero, saturated; the code of a NaN is the zero point. The comparisons are
- * written so that a NaN fails the first, and limits are applied before the rounding, which they
- * commute with. */
+/* round(x / scale) + zero, saturated. A NaN fails the first comparison, so that it has a code too.
+ * Limits are applied before the rounding, which they commute with. */
 static void int8_codes(const float *restrict x, uint32_t n, float scale, int32_t zero,
                        uint8_t *restrict codes)
 {
@@ -62,7 +61,6 @@ static void int8_codes(const float *restrict x, uint32_t n, float scale, int32_t
     float high = (float)(127 - zero);
     for (uint32_t i = 0; i < n; i++) {
         float value = x[i] / scale;
-        value = value == value ? value : 0.0f;
         value = value > low ? value : low;
         value = value < high ? value : high;
         value = (value + ROUNDING_CONSTANT) - ROUNDING_CONSTANT;

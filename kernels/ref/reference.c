@@ -5,6 +5,7 @@
  * are quantised by the rule of kernels/NUMERICS.md, the very function that the host kernels use:
  * that rule has one answer, and tests of its own. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,8 +66,12 @@ static void fill_row(const struct gk_canonical *canonical, const void *x, enum d
                      uint64_t i_x, struct row *row, double *values)
 {
     const struct gk_desc *desc = &canonical->desc;
+    bool has_offset = desc->act == GK_ACT_FLOAT && gk_code_is_int(desc->code); /* NUMERICS.md */
     for (uint32_t i_k = 0; i_k < desc->k; i_k++) {
         row->values[i_k] = scalar_load(x, x_dtype, i_x + i_k);
+    }
+    for (uint32_t i_k = 0; has_offset && i_k < desc->k; i_k++) {
+        row->values[i_k] = isinf(row->values[i_k]) ? NAN : row->values[i_k];
     }
     int32_t zero = 0;
     if (desc->act != GK_ACT_FLOAT) {

@@ -53,7 +53,7 @@ static void request_init(struct request *request, const struct fixture *fixture,
 {
     memset(request, 0, sizeof(*request));
     request->client = fixture_open(fixture, path);
-    request->weight.struct_bytes = sizeof(request->weight);
+    request->weight = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
     request->gemm = (struct gemmd_gemm)GEMMD_GEMM_INIT;
     request->gemm.m = 1;
     request->gemm.x_dtype = request->gemm.y_dtype = GEMMD_BF16;
@@ -70,7 +70,6 @@ static void request_run(struct request *request, const struct fixture *fixture,
                         struct gemmd_result *ret_result)
 {
     gemmd_ticket_t ticket;
-    ret_result->struct_bytes = sizeof(*ret_result);
     if (gemmd_submit(request->client, &request->gemm, 1, &ticket) != GEMMD_OK ||
         gemmd_wait(request->client, ticket, GEMMD_WAIT_FOREVER, ret_result) != GEMMD_OK) {
         fixture_fail(fixture, "a product: %s", gemmd_last_error());
@@ -156,7 +155,7 @@ static void rest(const struct pause *pause)
 
 static void run_trip(struct trips *trips, const struct fixture *fixture, const struct pause *pause)
 {
-    struct gemmd_result result;
+    struct gemmd_result result = GEMMD_RESULT_INIT;
     if (pause->seconds > 0) {
         rest(pause);
     }
@@ -227,7 +226,7 @@ static void bench_round_trips(bool is_quick)
 static void run_client(const struct fixture *fixture, struct span *span)
 {
     struct request request;
-    struct gemmd_result result;
+    struct gemmd_result result = GEMMD_RESULT_INIT;
     request_init(&request, fixture, GEMMD_PATH_RING);
     request_run(&request, fixture, &result);
     atomic_fetch_add(&span->n_ready, 1);

@@ -33,6 +33,7 @@ void gpu_need(void)
         (void)puts("skipped: this machine has no GPU that CUDA can use");
         exit(SKIPPED);
     }
+    (void)setenv("GEMMD_TEST_GPU", "1", 1); /* for the harness */
 }
 
 bool gpu_children(uint32_t n, bool (*fn)(uint32_t i))

@@ -149,7 +149,7 @@ static bool run_at(gemmd_client_t *client, struct product *product, gemmd_buffer
 static bool share_anew(gemmd_client_t *client, struct product *product, bool is_freed_in_time)
 {
     uint64_t y_bytes = gemmd_buffer_bytes(product->y);
-    gemmd_buffer_t *first, *second;
+    gemmd_buffer_t *first, *second = NULL;
     void *memory, *again;
     if (cudaMalloc(&memory, y_bytes) != cudaSuccess ||
         gemmd_buffer_import_cuda(client, 0, memory, y_bytes, &first) != GEMMD_OK ||

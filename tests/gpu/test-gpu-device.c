@@ -81,10 +81,10 @@ static void test_too_much_memory(void **state)
     assert_int_equal(device->ops->region_new(device, "test", 1ull << 45, &region, &why),
                      STATUS_NO_SPACE);
     assert_non_null(strstr(why.text, "left"));
-    assert_int_equal(device->ops->reserve(device, 1ull << 45, &why), STATUS_NO_SPACE);
-    assert_int_equal(device->ops->reserve(device, 5u << 20, &why), 0);
-    assert_int_equal(device->ops->reserve(device, 3u << 20, &why), 0);
-    assert_int_equal(device->ops->reserve(device, 9u << 20, &why), 0);
+    assert_int_equal(device->ops->reserve(device, 1ull << 45, 0, &why), STATUS_NO_SPACE);
+    assert_int_equal(device->ops->reserve(device, 5u << 20, 0, &why), 0);
+    assert_int_equal(device->ops->reserve(device, 3u << 20, 0, &why), 0);
+    assert_int_equal(device->ops->reserve(device, 9u << 20, 0, &why), 0);
 }
 
 /* ---- launches ----------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ static void job_init(struct job *job)
         job->y_rows[i] = (float *)job->y.base + i * N;
     }
     uint64_t scratch_bytes = gk_workspace_max(&desc, job->problem.layout, device->cuda_arch);
-    assert_int_equal(device->ops->reserve(device, scratch_bytes, NULL), 0);
+    assert_int_equal(device->ops->reserve(device, scratch_bytes, 0, NULL), 0);
     assert_int_equal(gk_select(&job->problem, &job->kernel, NULL), 0);
     gk_canonical_finish(&canonical);
     free(packed);

@@ -313,6 +313,27 @@ static void test_floats(void **state)
     }
 }
 
+/* Every scheme: codes, scales and sums all have the host's bits. */
+static void test_activations(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * GK_ACT_INT8_TOKEN_ZERO; i += every) {
+        enum gk_act act = GK_ACT_FP8_TENSOR + i % GK_ACT_INT8_TOKEN_ZERO;
+        uint32_t n = shapes[i / GK_ACT_INT8_TOKEN_ZERO][0];
+        uint32_t k = shapes[i / GK_ACT_INT8_TOKEN_ZERO][1];
+        bool is_group = act == GK_ACT_FP8_GROUP;
+        bool is_static = act == GK_ACT_FP8_TENSOR || act == GK_ACT_INT8_TENSOR;
+        struct gk_desc desc = desc_int4(n, k, is_group ? 128 : k, DTYPE_F32, DTYPE_F16);
+        desc.code = gk_act_is_int8(act) ? GK_CODE_U8 : GK_CODE_E4M3;
+        desc.group_n = is_group ? (uint32_t)num_min(n, 128) : 1;
+        desc.act = act;
+        desc.act_scale = is_static ? 0.0078125f : 0.0f;
+        desc.act_zero = act == GK_ACT_INT8_TENSOR ? -3 : 0;
+        desc.is_act_scale_pow2 = act == GK_ACT_FP8_TOKEN && i % 4 == 1;
+        check_weight(&desc, i);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct reason why = REASON_NULL;
@@ -329,6 +350,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_integers),
         cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_activations),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)device_close(host);

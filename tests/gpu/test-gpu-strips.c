@@ -53,7 +53,7 @@ static void fill_the_rest(struct gk_canonical *canonical, struct random *random)
     const struct gk_desc *desc = &canonical->desc;
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
     for (uint64_t i = 0; desc->has_zeros && i < n_scales; i++) {
-        canonical->zeros[i] = random_next(random) & 15;
+        canonical->zeros[i] = random_next(random) & ((1u << gk_code_bits(desc->code)) - 1);
     }
     for (uint32_t i = 0; desc->has_perm && i < desc->k; i++) {
         canonical->perm[i] = i;
@@ -246,9 +246,8 @@ static uint32_t check_desc(const struct gk_desc *desc, enum dtype x_dtype, enum 
 static const enum dtype x_dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
 /* Odd and even shapes, one step of k and several, full and ragged groups. */
-static void test_integer_weights(void **state)
+static void check_integer_weights(enum gk_code code)
 {
-    (void)state;
     static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},   {128, 512},
                                          {200, 1000}, {384, 4096}, {272, 4352}, {48, 9000}};
     static const uint32_t groups[] = {32, 64, 128, 256, UINT32_MAX};
@@ -259,6 +258,7 @@ static void test_integer_weights(void **state)
         uint32_t group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], shape[1]);
         struct gk_desc desc =
             desc_int4(shape[0], shape[1], group_k, i % 2 == 0 ? DTYPE_F16 : DTYPE_BF16, DTYPE_NONE);
+        desc.code = code;
         desc.has_zeros = i % 3 == 1;
         desc.has_perm = i % 4 == 3 && desc.k <= 1000; /* the reference takes k steps an element */
         desc.bias_dtype = i % 5 == 0 ? DTYPE_F32 : i % 5 == 1 ? DTYPE_BF16 : DTYPE_NONE;
@@ -270,6 +270,18 @@ static void test_integer_weights(void **state)
     }
     print_message("%u weights and kernels\n", n_run);
     assert_true(n_run >= ARRAY_LENGTH(shapes) * ARRAY_LENGTH(groups) * 5);
+}
+
+static void test_4_bit_weights(void **state)
+{
+    (void)state;
+    check_integer_weights(GK_CODE_U4);
+}
+
+static void test_8_bit_weights(void **state)
+{
+    (void)state;
+    check_integer_weights(GK_CODE_U8);
 }
 
 static void test_plain_weights(void **state)
@@ -314,6 +326,54 @@ static void test_exact_sums(void **state)
     gpu_case_finish(&c);
 }
 
+/* An infinity or a NaN makes its row NaN and leaves the others alone, whatever the kernel. */
+static void check_spoiled_row(const struct gpu_case *c, uint32_t m, double value)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    const struct gk_kernel *kernel;
+    struct gk_problem problem = problem_of(c, m);
+    assert_int_equal(gk_select(&problem, &kernel, NULL), 0);
+    char *expected = run(kernel, c, 0, m);
+    uint32_t spoiled = m / 2;
+    uint64_t row_bytes = (uint64_t)desc->k * dtype_bytes(c->x_dtype);
+    char *row = c->host_x + spoiled * row_bytes;
+    char kept[8];
+    uint64_t i_k = desc->k / 3;
+    uint32_t elem_bytes = dtype_bytes(c->x_dtype);
+    memcpy(kept, row + i_k * elem_bytes, elem_bytes);
+    elem_store(row, c->x_dtype, i_k, value);
+    assert_cuda(cudaMemcpy(c->x + spoiled * row_bytes, row, row_bytes, cudaMemcpyHostToDevice));
+    char *y = run(kernel, c, 0, m);
+    for (uint32_t i = 0; i < m * desc->n; i++) {
+        double product = elem_load(y, c->y_dtype, i);
+        bool is_same = product == elem_load(expected, c->y_dtype, i);
+        assert_true(i / desc->n == spoiled ? isnan(product) : is_same);
+    }
+    memcpy(row + i_k * elem_bytes, kept, elem_bytes);
+    assert_cuda(cudaMemcpy(c->x + spoiled * row_bytes, row, row_bytes, cudaMemcpyHostToDevice));
+    free(expected);
+    free(y);
+}
+
+static void test_infinities_and_nan(void **state)
+{
+    (void)state;
+    static const double values[] = {HUGE_VAL, -HUGE_VAL, (double)NAN};
+    static const uint32_t ms[] = {1, 7, 16, 40};
+    struct random random = {14};
+    for (uint32_t i = 0; i < 4 * ARRAY_LENGTH(x_dtypes); i++) {
+        struct gk_desc desc = desc_int4(64, 640, 128, DTYPE_F16, DTYPE_NONE);
+        desc.code = i % 2 == 0 ? GK_CODE_U4 : GK_CODE_U8;
+        desc.has_zeros = i / 2 % 2 == 1;
+        struct gpu_case c;
+        gpu_case_init(&c, &desc, x_dtypes[i / 4], DTYPE_F32, &random);
+        for (uint32_t j = 0; j < ARRAY_LENGTH(values) * ARRAY_LENGTH(ms); j++) {
+            check_spoiled_row(&c, ms[j % ARRAY_LENGTH(ms)], values[j / ARRAY_LENGTH(ms)]);
+        }
+        gpu_case_finish(&c);
+    }
+}
+
 static int load_kernels(void **state)
 {
     (void)state;
@@ -336,9 +396,9 @@ int main(void)
     }
     cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact_sums),
-        cmocka_unit_test(test_plain_weights),
-        cmocka_unit_test(test_integer_weights),
+        cmocka_unit_test(test_exact_sums),         cmocka_unit_test(test_plain_weights),
+        cmocka_unit_test(test_infinities_and_nan), cmocka_unit_test(test_4_bit_weights),
+        cmocka_unit_test(test_8_bit_weights),
     };
     return cmocka_run_group_tests(tests, load_kernels, NULL);
 }

@@ -86,14 +86,25 @@ static const char *program(void)
     return path != NULL ? path : GEMMD_PROGRAM;
 }
 
+/* Most tests look at memory with the CPU: on a machine with a GPU they still want the host. */
+static bool wants_host(const struct fixture_options *options)
+{
+    bool names_devices = options->config != NULL && strstr(options->config, "devices") != NULL;
+    return !names_devices && getenv("GEMMD_TEST_GPU") == NULL;
+}
+
 static void become_daemon(const struct fixture *fixture, const struct fixture_options *options,
                           const char *config_path)
 {
-    const char *argv[8] = {program(), "--config", config_path};
+    const char *argv[12] = {program(), "--config", config_path};
     uint32_t n = 3;
     if (fixture->socket_dir[0] != '\0') {
         argv[n++] = "--socket-dir";
         argv[n++] = fixture->socket_dir;
+    }
+    if (wants_host(options)) {
+        argv[n++] = "--device";
+        argv[n++] = "host";
     }
     if (options->model != NULL) {
         argv[n++] = "--model";
@@ -135,7 +146,7 @@ static bool is_ready(const struct fixture *fixture, bool has_model)
     }
     gemmd_weight_t *weights = NULL;
     size_t n = 0;
-    int r = has_model ? gemmd_list_weights(client, NULL, &weights, &n) : GEMMD_OK;
+    int r = has_model ? gemmd_list_weights(client, NULL, sizeof(*weights), &weights, &n) : GEMMD_OK;
     free(weights);
     gemmd_close(client);
     return r == GEMMD_OK && (n > 0 || !has_model);

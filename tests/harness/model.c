@@ -91,7 +91,7 @@ static void add_plain(struct tensor_file *file, const char *module,
     tensor_file_add(file, name, "F32", 1, shape, canonical->bias, shape[0] * 4);
 }
 
-static void write_folder(const char *path, const char *config, const struct tensor_file *file)
+void test_folder_write(const char *path, const char *config, const struct tensor_file *file)
 {
     char name[512];
     need(mkdir(path, 0700) == 0, path);
@@ -129,7 +129,7 @@ void test_model_write_sized(struct test_model *model, const struct temp_folder *
         const struct gk_canonical *canonical = &model->weights[i].canonical;
         (i == TEST_PLAIN ? add_plain : add_int4)(&file, modules[i], canonical);
     }
-    write_folder(model->path, GPTQ_SETTINGS("128"), &file);
+    test_folder_write(model->path, GPTQ_SETTINGS("128"), &file);
     tensor_file_finish(&file);
 }
 
@@ -149,7 +149,7 @@ void test_gptq_write(const struct temp_folder *folder, const char *name, uint32_
     int4_init(&canonical, n, k, 128, &random);
     tensor_file_init(&file);
     add_int4(&file, "w", &canonical);
-    write_folder(temp_path(folder, name), GPTQ_SETTINGS("128"), &file);
+    test_folder_write(temp_path(folder, name), GPTQ_SETTINGS("128"), &file);
     tensor_file_finish(&file);
     gk_canonical_finish(&canonical);
 }

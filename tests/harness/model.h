@@ -34,6 +34,9 @@ void test_model_write_sized(struct test_model *model, const struct temp_folder *
                             const uint32_t shapes[TEST_WEIGHTS][2]);
 void test_model_finish(struct test_model *model); /* memory only; the folder removes the files */
 
+/* test_folder_write() - a new folder of config.json and model.safetensors. */
+void test_folder_write(const char *path, const char *config, const struct tensor_file *file);
+
 /* test_gptq_write() - a checkpoint of one GPTQ module "w" (n, k), group 128, at FOLDER/NAME. */
 void test_gptq_write(const struct temp_folder *folder, const char *name, uint32_t n, uint32_t k,
                      uint64_t seed);

@@ -80,7 +80,7 @@ bool product_init(struct product *product, gemmd_client_t *client, const char *m
     char name[256];
     memset(product, 0, sizeof(*product));
     product->weight = weight;
-    product->handle.struct_bytes = sizeof(product->handle);
+    product->handle = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
     (void)snprintf(name, sizeof(name), "%s/%s", model, weight->module);
     if (gemmd_find_weight(client, name, &product->handle) != GEMMD_OK) {
         (void)fprintf(stderr, "%s: %s\n", name, gemmd_last_error());

@@ -242,7 +242,7 @@ static void long_work_init(struct long_work *work, struct life *life)
     (void)snprintf(path, sizeof(path), "%s", temp_path(&life->fixture.folder, "big"));
     test_gptq_write(&life->fixture.folder, "big", 2048, 2048, 3);
     work->client = fixture_open(&life->fixture, GEMMD_PATH_RING);
-    work->weight.struct_bytes = sizeof(work->weight);
+    work->weight = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
     assert_int_equal(control_job(work->client, MSG_VERB_LOAD, "big", path, NULL), 0);
     assert_int_equal(gemmd_find_weight(work->client, "big/w", &work->weight), GEMMD_OK);
     assert_int_equal(gemmd_buffer_alloc_host(work->client, 0, M_LONG * 4096ull, &work->x),

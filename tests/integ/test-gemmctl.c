@@ -33,7 +33,8 @@ static int set_up(void **state)
     fixture_init(&fixture);
     test_model_write(&model, &fixture.folder, "tiny", 21);
     (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument, .config = "host_isa = portable\n"};
+    const struct fixture_options options = {.model = argument,
+                                            .config = "devices = host\nhost_isa = portable\n"};
     fixture_start(&fixture, &options);
     return 0;
 }
@@ -114,6 +115,17 @@ static void expect_refusal(int code, int expected, const char *words)
     }
 }
 
+static void expect_silence(void)
+{
+    char line[1024];
+    FILE *err = fopen(temp_path(&fixture.folder, "err"), "r");
+    assert_non_null(err);
+    if (fgets(line, sizeof(line), err) != NULL) {
+        fail_msg("standard error has '%s'", line);
+    }
+    (void)fclose(err);
+}
+
 static void test_every_command_in_json(void **state)
 {
     (void)state;
@@ -128,6 +140,28 @@ static void test_every_command_in_json(void **state)
     expect_json(GEMMCTL("load", "second", model.path, "--json"), "load");
     expect_json(GEMMCTL("reload", "second", "--json"), "reload");
     expect_json(GEMMCTL("unload", "second", "--json"), "unload");
+}
+
+/* Models of "models" and of "status" are described by the same keys with the same values. */
+static void test_one_name_for_a_key(void **state)
+{
+    (void)state;
+    assert_int_equal(GEMMCTL("models", "--json"), DONE);
+    json_t *listed = json_output();
+    assert_int_equal(GEMMCTL("status", "--json"), DONE);
+    json_t *status = json_output();
+    json_t *model_listed = json_array_get(json_object_get(listed, "models"), 0);
+    assert_int_equal(json_integer_value(json_object_get(model_listed, "weights")), TEST_WEIGHTS);
+    assert_true(json_equal(model_listed, json_array_get(json_object_get(status, "models"), 0)));
+    json_decref(listed);
+    json_decref(status);
+    assert_int_equal(GEMMCTL("weights", "tiny", "--json"), DONE);
+    json_t *weights = json_output();
+    json_t *weight = json_array_get(json_object_get(weights, "weights"), 0);
+    const char *act = json_string_value(json_object_get(weight, "act"));
+    assert_non_null(act);
+    assert_string_equal(act, "float");
+    json_decref(weights);
 }
 
 /* Rules with and without a word, and where they stop. */
@@ -205,6 +239,7 @@ static void test_load_shows_in_models(void **state)
     size_t n = n_models();
     assert_true(n > 0);
     assert_int_equal(GEMMCTL("load", "fourth", model.path), DONE);
+    expect_silence(); /* the progress is for terminals */
     assert_int_equal(n_models(), n + 1);
     assert_int_equal(GEMMCTL("unload", "fourth"), DONE);
     assert_int_equal(n_models(), n);
@@ -240,14 +275,45 @@ static void test_gemm_from_file_to_file(void **state)
     free(y);
 }
 
+/* The largest float16 is 65504; 65520 and more round to infinity. */
+static void test_values_beyond_the_type(void **state)
+{
+    (void)state;
+    float x[256] = {1e6f, 65519, 65520, -1e6f, INFINITY};
+    char in[300];
+    char out[300];
+    (void)snprintf(in, sizeof(in), "%s", temp_path(&fixture.folder, "x.npy"));
+    (void)snprintf(out, sizeof(out), "%s", temp_path(&fixture.folder, "y.npy"));
+    assert_int_equal(npy_write(in, x, 1, 256), 0);
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", out, "--act", "fp16"),
+                   DONE, "warning: 3 of 256 values of ");
+    x[4] = 0;
+    assert_int_equal(npy_write(in, x, 1, 256), 0);
+    assert_int_equal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", out, "--act", "bf16"),
+                     DONE);
+    expect_silence();
+}
+
 static void test_usage(void **state)
 {
     (void)state;
     expect_refusal(GEMMCTL("frobnicate"), USAGE, "frobnicate");
     expect_refusal(gemmctl(fixture.socket_dir, (const char *const[]){NULL}), USAGE, "missing");
     expect_refusal(GEMMCTL("load", "one-argument"), USAGE, "load");
+    expect_refusal(GEMMCTL("load", "a", "/tmp", "--fuse", "bogus"), USAGE,
+                   "gemmctl: --fuse 'bogus' is not NAME=PART,PART,...");
+    expect_refusal(GEMMCTL("load", "--fuse", "a", "/tmp", "more"), USAGE, "--fuse 'a' is not");
+    expect_refusal(GEMMCTL("load", "--fuse", "a"), USAGE, "load wants NAME and PATH");
+    expect_refusal(GEMMCTL("load", "a", "/tmp", "--tp-rank", "0"), USAGE,
+                   "gemmctl: --tp-rank wants --tp-size beside it");
+    expect_refusal(GEMMCTL("load", "a", "/tmp", "--tp-size=2"), USAGE,
+                   "gemmctl: --tp-size wants --tp-rank beside it");
     expect_refusal(GEMMCTL("gemm", "tiny/layer.int4"), USAGE, "--in");
     expect_refusal(GEMMCTL("--no-such-option", "status"), USAGE, "no-such-option");
+    expect_refusal(GEMMCTL("load", "a", "/tmp", "--bogus"), USAGE,
+                   "gemmctl: load has no option '--bogus'");
+    expect_refusal(GEMMCTL("explain", "w", "-x"), USAGE, "gemmctl: explain has no option '-x'");
+    expect_refusal(GEMMCTL("gemm", "w", "--in"), USAGE, "gemmctl: gemm: '--in' wants a value");
 }
 
 static void test_no_daemon(void **state)
@@ -276,7 +342,10 @@ static void test_refused(void **state)
     expect_refusal(GEMMCTL("unload", "absent"), REFUSED, "absent");
     expect_refusal(GEMMCTL("reload", "absent"), REFUSED, "absent");
     expect_refusal(GEMMCTL("explain", "tiny/absent"), REFUSED, "absent");
-    expect_refusal(GEMMCTL("verify", "tiny/absent"), REFUSED, "absent");
+    expect_refusal(GEMMCTL("verify", "tiny/absent"), REFUSED, "no weight 'tiny/absent'");
+    expect_refusal(GEMMCTL("verify", "absent/layer"), REFUSED, "no model 'absent'");
+    expect_refusal(GEMMCTL("load", "lost", "/missing"), REFUSED,
+                   "gemmctl: NOT_FOUND: model 'lost': /missing: No such file or directory\n");
     expect_refusal(GEMMCTL("load", "empty", fixture.socket_dir), REFUSED, ".safetensors");
     expect_refusal(GEMMCTL("load", "tiny", fixture.socket_dir), REFUSED, "another path");
     expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", "/nonexistent.npy", "--out",
@@ -293,7 +362,15 @@ static void test_failed(void **state)
     (void)snprintf(in, sizeof(in), "%s", temp_path(&fixture.folder, "x.npy"));
     assert_int_equal(npy_write(in, x, 1, 256), 0);
     expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", "/nonexistent/y.npy"),
-                   FAILED, "/nonexistent/y.npy");
+                   FAILED, "gemmctl: cannot write /nonexistent/y.npy: ");
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", "/dev/full"), FAILED,
+                   "gemmctl: cannot write /dev/full: ");
+    const char *out = temp_path(&fixture.folder, "out");
+    (void)unlink(out);
+    assert_int_equal(symlink("/dev/full", out), 0);
+    expect_refusal(GEMMCTL("models"), FAILED, "gemmctl: cannot write standard output: No space");
+    expect_refusal(GEMMCTL("status", "--json"), FAILED, "cannot write standard output: No space");
+    assert_int_equal(unlink(temp_path(&fixture.folder, "out")), 0);
 }
 
 /* Last: a drained daemon still answers status, and takes no more work. */
@@ -309,11 +386,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_command_in_json),
+        cmocka_unit_test(test_one_name_for_a_key),
         cmocka_unit_test(test_load_options),
         cmocka_unit_test(test_explanation),
         cmocka_unit_test(test_every_command_for_people),
         cmocka_unit_test(test_load_shows_in_models),
         cmocka_unit_test(test_gemm_from_file_to_file),
+        cmocka_unit_test(test_values_beyond_the_type),
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_no_daemon),
         cmocka_unit_test(test_refused),

@@ -67,7 +67,7 @@ struct request {
 static void request_init(struct request *request, enum gemmd_path path, uint32_t m)
 {
     *request = (struct request){.client = fixture_open(&fixture, path)};
-    request->weight.struct_bytes = sizeof(request->weight);
+    request->weight = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
     request->gemm = (struct gemmd_gemm)GEMMD_GEMM_INIT;
     request->gemm.weight = &request->weight;
     request->gemm.m = m;

@@ -98,7 +98,7 @@ static void test_slices_of_one_region(void **state)
 {
     (void)state;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
-    gemmd_weight_t weight = {.struct_bytes = sizeof(weight)};
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     gemmd_buffer_t *x;
     gemmd_buffer_t *y;
     struct gemmd_gemm gemms[SLICES];
@@ -147,7 +147,7 @@ static void twins_init(struct twins *twins)
 {
     uint64_t y_bytes = N_AT_ONCE * 2 * N * sizeof(float);
     *twins = (struct twins){.client = fixture_open(&fixture, GEMMD_PATH_RING)};
-    twins->weight.struct_bytes = sizeof(twins->weight);
+    twins->weight = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
     int fd = memfd_create("twins", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, (off_t)y_bytes), 0);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);

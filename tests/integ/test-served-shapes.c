@@ -92,7 +92,7 @@ static void load(const char *name, const struct msg_shaping *shaping)
 /* y (M, *ret_n) of the weight for columns [first_k, ...) of x; the caller frees it. */
 static float *multiply(const char *name, uint32_t first_k, uint32_t *ret_n)
 {
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     gemmd_buffer_t *x_buffer;
     gemmd_buffer_t *y_buffer;
     assert_int_equal(gemmd_find_weight(client, name, &weight), GEMMD_OK);
@@ -149,7 +149,7 @@ static void test_fused_is_its_parts(void **state)
     assert_int_equal(fused_n, at_n);
     free(fused);
     /* what is fused is served fused only; a reload keeps the shape */
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     assert_int_equal(gemmd_find_weight(client, "fused/l.q_proj", &weight), GEMMD_NOT_FOUND);
     assert_int_equal(control_job(client, MSG_VERB_RELOAD, "fused", NULL, NULL), 0);
     assert_int_equal(gemmd_find_weight(client, "fused/l.qkv_proj", &weight), GEMMD_OK);
@@ -226,7 +226,7 @@ static void test_shape_from_the_configuration(void **state)
     (void)state;
     char config[1024];
     char model[512];
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     gemmd_close(client);
     assert_int_equal(fixture_stop(&fixture), 0);
     (void)snprintf(model, sizeof(model), "m=%s", path);

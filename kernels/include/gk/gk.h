@@ -169,7 +169,7 @@ int gk_g_idx_read(const void *g_idx, uint32_t k, uint32_t group_k, bool is_decla
 struct gk_gptq {
     const void *qweight; /* (k / fields, n) int32: a word holds consecutive k of a column */
     const void *qzeros;  /* (groups, n / fields) int32: a word holds consecutive columns of a group;
-                            NULL: symmetric by declaration, or zeros of a desc are refused */
+                            NULL: symmetric by declaration; refused with desc.has_zeros */
     const void *scales;  /* (groups, n) */
     bool is_v1;          /* zero points are stored minus one, modulo 2^bits */
 };

@@ -2,7 +2,7 @@
  * floor, alone and in a chain of overlapping launches. Checks every point against float64 before
  * timing it.
  *
- *   bench-strip [check|time] [f16]
+ *   bench-strip [f16]
  *
  * Weights are random words and rotate through copies of together 600 MB, so that they come from
  * memory; launches are replayed from a graph; medians. Floor: 1.5 us + bytes / 4.55 TB/s. */
@@ -61,40 +61,50 @@ __global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed)
     }
 }
 
-constexpr uint32_t slice_bytes =
-    STRIP_CODES_BYTES + 64; /* groups of 128; records need no padding at these k */
+/* Groups of 128; records need no padding at these k. */
+static uint32_t codes_bytes(uint32_t bits)
+{
+    return STRIP_CODES_BYTES_OF(bits);
+}
+
+static uint32_t slice_bytes(uint32_t bits)
+{
+    return codes_bytes(bits) + 64;
+}
 
 /* bf16 or f16 scales around 0.01 in every record: 16 slices of codes, then their scales. */
-__global__ void fill_scales(uint8_t *records, uint64_t n_records, bool is_bf16)
+__global__ void fill_scales(uint8_t *records, uint64_t n_records, uint32_t n_codes_bytes,
+                            bool is_bf16)
 {
     for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < 512 * n_records;
          i += gridDim.x * 256ull) {
         float v = 0.005f + 0.00001f * (float)((uint32_t)i * 2654435761u >> 20 & 1023);
         uint16_t bits =
             is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(v)) : __half_as_ushort(__float2half(v));
-        *(uint16_t *)(records + i / 512 * (16 * slice_bytes) + 16 * STRIP_CODES_BYTES +
+        *(uint16_t *)(records + i / 512 * 16 * (n_codes_bytes + 64) + 16 * n_codes_bytes +
                       i % 512 * 2) = bits;
     }
 }
 
 struct weight {
     layer shape;
+    uint32_t bits;
     uint32_t n_strips, n_slices;
     uint64_t bytes;
     std::vector<uint8_t *> copies; /* of the slices */
 };
 
-static weight make_weight(const layer &shape, bool is_bf16)
+static weight make_weight(const layer &shape, uint32_t bits, bool is_bf16)
 {
-    weight w = {shape, (shape.n + 15) / 16, (shape.k + 255) / 256, 0, {}};
+    weight w = {shape, bits, (shape.n + 15) / 16, (shape.k + 255) / 256, 0, {}};
     uint64_t n_slices = (uint64_t)w.n_strips * w.n_slices;
-    w.bytes = n_slices * slice_bytes;
+    w.bytes = n_slices * slice_bytes(bits);
     uint64_t n_copies = std::max<uint64_t>(2, 600000000 / w.bytes + 1);
     for (uint64_t i = 0; i < n_copies; i++) {
         uint8_t *memory;
         CHECK(cudaMalloc(&memory, w.bytes));
         fill_words<<<1024, 256>>>((uint32_t *)memory, w.bytes / 4, 17);
-        fill_scales<<<1024, 256>>>(memory, n_slices / 16, is_bf16);
+        fill_scales<<<1024, 256>>>(memory, n_slices / 16, codes_bytes(bits), is_bf16);
         w.copies.push_back(memory);
     }
     CHECK(cudaDeviceSynchronize());
@@ -120,26 +130,39 @@ static float to_float(uint16_t bits, bool is_bf16)
     return __half2float(__half(raw));
 }
 
+/* A code less its zero point. */
+static int code_at(const uint8_t *codes, uint32_t bits, uint32_t i_row, uint32_t i_k)
+{
+    if (bits == 8) {
+        return codes[strip_byte_of(i_row, i_k)] - 128;
+    }
+    struct strip_place place = strip_place_of(i_row, i_k);
+    uint32_t word;
+    memcpy(&word, codes + place.word_offset, sizeof(word));
+    word = word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION);
+    return (int)(word >> place.shift & 15) - 8;
+}
+
 /* Row i_n of the dequantised weight, read back by the formulas of strip.h. */
 static std::vector<double> dequant_row(const weight &w, uint32_t i_n, bool is_bf16)
 {
     std::vector<double> row(w.shape.k);
     uint32_t i_strip = i_n / 16, i_row = i_n % 16;
-    std::vector<uint32_t> words(512);
+    uint32_t n_bytes = codes_bytes(w.bits);
+    std::vector<uint8_t> codes(n_bytes);
     std::vector<uint16_t> scales(32);
     for (uint32_t i_slice = 0; i_slice < w.n_slices; i_slice++) {
-        uint64_t record = ((uint64_t)(i_slice / 16) * w.n_strips + i_strip) * 16 * slice_bytes;
-        CHECK(cudaMemcpy(words.data(), w.copies[0] + record + i_slice % 16 * 2048, 2048,
+        uint64_t record =
+            ((uint64_t)(i_slice / 16) * w.n_strips + i_strip) * 16 * slice_bytes(w.bits);
+        const uint8_t *from = w.copies[0] + record;
+        CHECK(cudaMemcpy(codes.data(), from + i_slice % 16 * n_bytes, n_bytes,
                          cudaMemcpyDeviceToHost));
-        CHECK(cudaMemcpy(scales.data(), w.copies[0] + record + 16 * 2048 + i_slice % 16 * 64, 64,
+        CHECK(cudaMemcpy(scales.data(), from + 16 * n_bytes + i_slice % 16 * 64, 64,
                          cudaMemcpyDeviceToHost));
         for (uint32_t i = 0; i < 256; i++) {
-            struct strip_place place = strip_place_of(i_row, i);
-            uint32_t word = words[place.word_offset / 4];
-            word = word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION);
-            int code = (int)(word >> place.shift & 15) - 8;
             row[i_slice * 256 + i] =
-                code * (double)to_float(scales[(i_row % 8 * 2 + i / 128) * 2 + i_row / 8], is_bf16);
+                code_at(codes.data(), w.bits, i_row, i) *
+                (double)to_float(scales[(i_row % 8 * 2 + i / 128) * 2 + i_row / 8], is_bf16);
         }
     }
     return row;
@@ -177,6 +200,7 @@ static strip_args make_args(const weight &w, uint32_t i_copy, bool is_bf16, bool
     args.k = w.shape.k;
     args.n_strips = w.n_strips;
     args.n_slices = w.n_slices;
+    args.code_bits = static_cast<uint8_t>(w.bits);
     args.n_slice_groups = 2;
     args.x_dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F16;
     args.y_dtype = f32 ? static_cast<uint8_t>(DTYPE_F32) : args.x_dtype;
@@ -291,30 +315,26 @@ static const point points[] = {{1, false}, {2, false}, {4, false}, {8, false}, {
                                {9, true},  {16, true}, {32, true}, {64, true}};
 constexpr int n_points = sizeof(points) / sizeof(points[0]);
 
-int main(int argc, char **argv)
+/* All layers; weights of 8 bits have the first kernel only. */
+static void run(uint32_t bits, bool is_bf16)
 {
-    bool is_bf16 = !(argc > 2 && strcmp(argv[2], "f16") == 0);
-    bool only_check = argc > 1 && strcmp(argv[1], "check") == 0;
-    CHECK((cudaError_t)strip_gemm_load());
-    CHECK((cudaError_t)strip_wide_load());
     double sums[2][n_points] = {};
     for (const layer &shape : layers) {
-        weight w = make_weight(shape, is_bf16);
+        weight w = make_weight(shape, bits, is_bf16);
         rows r = make_rows(shape, is_bf16);
         double floor = 1.5 + (double)w.bytes / 4.55e6;
         for (int i = 0; i < n_points; i++) {
             const point &p = points[i];
-            const char *name = p.is_wide ? "wide" : "gemm";
-            double error = check(w, r, p.m, is_bf16, p.is_wide);
-            printf("%-8s %s m %2u error %.1e", shape.name, name, p.m, error);
-            if (only_check) {
-                puts("");
+            if (p.is_wide && bits != 4) {
                 continue;
             }
+            double error = check(w, r, p.m, is_bf16, p.is_wide);
             double alone = time_usec(w, r, p.m, is_bf16, p.is_wide, false);
             double chain = time_usec(w, r, p.m, is_bf16, p.is_wide, true);
-            printf(" floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n", floor, alone,
-                   alone / floor, chain, chain / floor);
+            printf(
+                "u%u %-8s %s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n",
+                bits, shape.name, p.is_wide ? "wide" : "gemm", p.m, error, floor, alone,
+                alone / floor, chain, chain / floor);
             sums[0][i] += log(alone / floor);
             sums[1][i] += log(chain / floor);
         }
@@ -323,9 +343,21 @@ int main(int argc, char **argv)
         CHECK(cudaFree(r.y));
         CHECK(cudaFree(r.workspace));
     }
-    for (int i = 0; i < n_points && !only_check; i++) {
-        printf("geomean %s m %2u alone %.3f chain %.3f\n", points[i].is_wide ? "wide" : "gemm",
-               points[i].m, exp(sums[0][i] / 6), exp(sums[1][i] / 6));
+    for (int i = 0; i < n_points; i++) {
+        if (!points[i].is_wide || bits == 4) {
+            printf("u%u geomean %s m %2u alone %.3f chain %.3f\n", bits,
+                   points[i].is_wide ? "wide" : "gemm", points[i].m, exp(sums[0][i] / 6),
+                   exp(sums[1][i] / 6));
+        }
     }
+}
+
+int main(int argc, char **argv)
+{
+    bool is_bf16 = !(argc > 1 && strcmp(argv[1], "f16") == 0);
+    CHECK((cudaError_t)strip_gemm_load());
+    CHECK((cudaError_t)strip_wide_load());
+    run(4, is_bf16);
+    run(8, is_bf16);
     return 0;
 }

@@ -4,13 +4,14 @@
  * relying on the hardware's prefetcher and once for each of several software prefetch distances,
  * since on some virtual machines the former alone reads at half the speed of the best. The fastest
  * of them is the roof.
- * Kernels: W4A16 g128 weights, larger than the caches or rotated so that they are; prepare and run
- * as the daemon does. Both sides use memory of the same kind. Best and median of the runs; on a
- * machine that others load too, best is the figure to trust. "of read" is best against the roof's
- * best, "median" beside it median against median.
+ * Kernels: weights of one format (W4A16 g128 unless told otherwise) or, of the smaller shape only,
+ * of all, larger than the caches or rotated so that they are; prepare and run as the daemon does.
+ * Both sides use memory of the same kind. Best and median of the runs; on a machine that others
+ * load too, best is the figure to trust. "of read" is best against the roof's best, "median" beside
+ * it median against median.
  *
  *   bench-kernels [--json] [--threads T] [--runs R] [--isa portable|avx2|avx512] [--huge]
- *                 [--rows M,M,...] */
+ *                 [--rows M,M,...] [--format "int4 g128"|...|all] */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 #include "gk/gk.h"
 #include "ipc/base/num.h"
 #include "team.h"
+#include "tests/unit/kernels/format_case.h"
 
 #define ROOF_BYTES     (512ull << 20)
 #define ROOF_RUN_BYTES (32ull << 20)  /* short enough to fall between other people's work */
@@ -36,6 +38,7 @@ struct options {
     uint32_t n_runs;
     uint32_t rows[ROWS_MAX];
     uint32_t n_rows;
+    const char *format; /* "all": every one */
     bool is_json;
     bool is_huge;
 };
@@ -139,7 +142,7 @@ static struct timing time_roof(struct team *team, const struct options *options,
 static struct timing measure_roof(struct team *team, const struct options *options)
 {
     static const uint32_t distances[] = {0, 512, 2048, 8192};
-    struct timing best = {INFINITY, INFINITY};
+    struct timing best = {(double)INFINITY, (double)INFINITY};
     uint64_t n_bytes = ROOF_BYTES + distances[ARRAY_LENGTH(distances) - 1];
     void *memory = map_memory(n_bytes, options->is_huge);
     memset(memory, 1, n_bytes);
@@ -158,6 +161,7 @@ static struct timing measure_roof(struct team *team, const struct options *optio
  */
 
 struct weight {
+    const char *format;
     struct gk_desc desc;
     const struct gk_layout *layout;
     uint64_t packed_bytes;
@@ -165,21 +169,34 @@ struct weight {
     uint8_t *memory;
 };
 
-/* Codes are cheap pseudo-random ones; a packed weight is copied rather than packed again. */
-static void weight_init(struct weight *weight, uint32_t n, uint32_t k, bool is_huge)
+/* Plain elements are all 0x3c3c..., a small number in each of the types. A bit of e4m3
+ * codes stays 0 that every NaN has. */
+static void vary_codes(struct gk_canonical *canonical)
+{
+    const struct gk_desc *desc = &canonical->desc;
+    uint32_t mask = gk_code_bits(desc->code) == 4 ? 15 : desc->code == GK_CODE_E4M3 ? 0xf7 : 0xff;
+    uint8_t *codes = canonical->codes;
+    if (gk_code_is_plain(desc->code)) {
+        memset(codes, 0x3c, (uint64_t)desc->n * desc->k * gk_code_bits(desc->code) / 8);
+        return;
+    }
+    for (uint64_t i = 0; i < (uint64_t)desc->n * desc->k; i++) {
+        codes[i] = (uint8_t)(i * 2654435761u >> 13 & mask);
+    }
+}
+
+/* Act-order is the reverse: no two neighbours of x stay so. A packed weight is copied rather than
+ * packed again. */
+static void weight_init(struct weight *weight, const struct format_case *format, uint32_t n,
+                        uint32_t k, bool is_huge)
 {
     struct gk_canonical canonical;
-    weight->desc = (struct gk_desc){
-        .n = n, .k = k, .code = GK_CODE_U4, .group_n = 1, .group_k = 128, .scale_dtype = DTYPE_F16};
-    if (gk_canonical_alloc(&canonical, &weight->desc) != 0) {
-        exit(1);
-    }
-    uint8_t *codes = canonical.codes;
-    for (uint64_t i = 0; i < (uint64_t)n * k; i++) {
-        codes[i] = (uint8_t)(i * 2654435761u >> 13 & 15);
-    }
-    for (uint64_t i = 0; i < (uint64_t)gk_desc_groups(&weight->desc) * n; i++) {
-        ((uint16_t *)canonical.scales)[i] = 0x2000; /* 2^-7 */
+    weight->format = format->name;
+    weight->desc = format_desc(format, n, k, DTYPE_NONE);
+    canonical_fill(&canonical, &weight->desc, 0, 0x1p-7);
+    vary_codes(&canonical);
+    for (uint32_t i = 0; weight->desc.has_perm && i < k; i++) {
+        canonical.perm[i] = k - 1 - i;
     }
     weight->layout = gk_layout_for(&weight->desc, GK_DEVICE_HOST);
     weight->packed_bytes = weight->layout->packed_bytes(&weight->desc);
@@ -244,26 +261,28 @@ static void print_result(const struct options *options, const struct job *job,
     double share = gbps / gbps_of(ROOF_RUN_BYTES, roof->best_usec);
     double median_share = median_gbps / gbps_of(ROOF_RUN_BYTES, roof->median_usec);
     if (options->is_json) {
-        printf("%s\n  {\"n\": %u, \"k\": %u, \"m\": %u, \"kernel\": \"%s\", \"best_usec\": %.1f, "
+        printf("%s\n  {\"format\": \"%s\", \"n\": %u, \"k\": %u, \"m\": %u, \"kernel\": \"%s\", "
+               "\"best_usec\": %.1f, "
                "\"median_usec\": %.1f, \"predicted_usec\": %.1f, \"best_gbps\": %.2f, "
                "\"median_gbps\": %.2f, \"best_gflops\": %.1f, \"share_of_roof\": %.3f, "
                "\"median_share_of_roof\": %.3f}",
-               is_first ? "" : ",", problem->desc.n, problem->desc.k, problem->m, job->kernel->name,
-               timing->best_usec, timing->median_usec, predicted, gbps, median_gbps, gflops, share,
-               median_share);
+               is_first ? "" : ",", weight->format, problem->desc.n, problem->desc.k, problem->m,
+               job->kernel->name, timing->best_usec, timing->median_usec, predicted, gbps,
+               median_gbps, gflops, share, median_share);
         return;
     }
-    printf("%6u x %-6u %3u  %-24s %10.1f %10.1f %10.1f %7.2f %7.2f %8.1f %6.0f%% %6.0f%%\n",
-           problem->desc.n, problem->desc.k, problem->m, job->kernel->name, timing->best_usec,
-           timing->median_usec, predicted, gbps, median_gbps, gflops, 100 * share,
-           100 * median_share);
+    printf("%-24s %6u x %-6u %3u  %-24s %10.1f %10.1f %10.1f %7.2f %7.2f %8.1f %6.0f%% %6.0f%%\n",
+           weight->format, problem->desc.n, problem->desc.k, problem->m, job->kernel->name,
+           timing->best_usec, timing->median_usec, predicted, gbps, median_gbps, gflops,
+           100 * share, 100 * median_share);
 }
 
-static void bench_shape(struct team *team, const struct options *options, uint32_t n, uint32_t k,
+static void bench_shape(struct team *team, const struct options *options,
+                        const struct format_case *format, uint32_t n, uint32_t k,
                         const struct timing *roof, bool is_first)
 {
     struct weight weight;
-    weight_init(&weight, n, k, options->is_huge);
+    weight_init(&weight, format, n, k, options->is_huge);
     uint16_t *x = calloc((uint64_t)GK_BATCH_ROWS_MAX * k, sizeof(*x));
     uint16_t *y = calloc((uint64_t)GK_BATCH_ROWS_MAX * n, sizeof(*y));
     uint64_t workspace_bytes = gk_workspace_max(&weight.desc, weight.layout, 0);
@@ -311,8 +330,9 @@ static void print_head(const struct options *options, const struct timing *roof)
     }
     printf("%u threads, %u runs, %s pages; read %.2f GB/s best, %.2f median\n", options->n_threads,
            options->n_runs, options->is_huge ? "huge" : "4 KiB", best, median);
-    printf("%6s x %-6s %3s  %-24s %10s %10s %10s %7s %7s %8s %7s %7s\n", "n", "k", "m", "kernel",
-           "best us", "median", "predicted", "GB/s", "median", "GFLOP/s", "of read", "median");
+    printf("%-24s %6s x %-6s %3s  %-24s %10s %10s %10s %7s %7s %8s %7s %7s\n", "format", "n", "k",
+           "m", "kernel", "best us", "median", "predicted", "GB/s", "median", "GFLOP/s", "of read",
+           "median");
 }
 
 /* "1,16,64"; n_rows stays 0 where that makes no sense. */
@@ -336,13 +356,11 @@ static void parse_rows(const char *text, struct options *options)
 
 static void parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
-                                          {"threads", required_argument, NULL, 't'},
-                                          {"runs", required_argument, NULL, 'r'},
-                                          {"isa", required_argument, NULL, 'i'},
-                                          {"huge", no_argument, NULL, 'h'},
-                                          {"rows", required_argument, NULL, 'm'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"json", no_argument, NULL, 'j'},         {"threads", required_argument, NULL, 't'},
+        {"runs", required_argument, NULL, 'r'},   {"isa", required_argument, NULL, 'i'},
+        {"huge", no_argument, NULL, 'h'},         {"rows", required_argument, NULL, 'm'},
+        {"format", required_argument, NULL, 'f'}, {0}};
     struct reason why = REASON_NULL;
     int option;
     while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -352,6 +370,8 @@ static void parse_options(int argc, char **argv, struct options *options)
             options->is_huge = true;
         } else if (option == 't') {
             options->n_threads = (uint32_t)strtoul(optarg, NULL, 10);
+        } else if (option == 'f') {
+            options->format = optarg;
         } else if (option == 'm') {
             parse_rows(optarg, options);
         } else if (option == 'r') {
@@ -370,17 +390,41 @@ static void parse_options(int argc, char **argv, struct options *options)
     }
 }
 
+static void bench_formats(struct team *team, const struct options *options,
+                          const struct timing *roof)
+{
+    bool is_all = strcmp(options->format, "all") == 0;
+    bool is_first = true;
+    for (uint32_t i = 0; i < n_format_cases; i++) {
+        if (!is_all && strcmp(options->format, format_cases[i].name) != 0) {
+            continue;
+        }
+        if (!is_all) {
+            bench_shape(team, options, &format_cases[i], 28672, 8192, roof, is_first);
+            is_first = false;
+        }
+        bench_shape(team, options, &format_cases[i], 4096, 4096, roof, is_first);
+        is_first = false;
+    }
+    if (is_first) {
+        (void)fprintf(stderr, "bench-kernels: no format '%s'\n", options->format);
+        exit(2);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    struct options options = {
-        .n_threads = 2, .n_runs = 20, .rows = {1, 2, 4, 8, 16, 32, 64}, .n_rows = 7};
+    struct options options = {.n_threads = 2,
+                              .n_runs = 20,
+                              .rows = {1, 2, 4, 8, 16, 32, 64},
+                              .n_rows = 7,
+                              .format = "int4 g128"};
     parse_options(argc, argv, &options);
     struct team team;
     team_init(&team, options.n_threads);
     struct timing roof = measure_roof(&team, &options);
     print_head(&options, &roof);
-    bench_shape(&team, &options, 28672, 8192, &roof, true);
-    bench_shape(&team, &options, 4096, 4096, &roof, false);
+    bench_formats(&team, &options, &roof);
     if (options.is_json) {
         printf("\n]}\n");
     }

@@ -55,7 +55,7 @@ static void send_reply(struct fake_daemon *fake, const struct frame_route *route
         *reply = (struct msg_reply){.request_id = request_id, .body = MSG_BODY_PONG};
         (void)snprintf(reply->version, sizeof(reply->version), "9");
     }
-    fake_be_late_once(fake, FAKE_LATE_REPLY);
+    fake_be_late(fake, FAKE_LATE_REPLY);
     if (codec_encode_reply(reply, &bytes, &n_bytes) == 0 && !fake_has(fake, FAKE_NO_REPLY)) {
         memset(bytes, 0xff, fake_has(fake, FAKE_GARBAGE_REPLY) ? n_bytes : 0);
         (void)!frame_send(fake->router.socket, route, bytes, n_bytes);

@@ -16,11 +16,15 @@ bool fake_has(const struct fake_daemon *fake, uint32_t quirk)
     return (atomic_load(&fake->quirks) & quirk) != 0;
 }
 
-void fake_be_late_once(struct fake_daemon *fake, uint32_t quirk)
+static void sleep_a_little(void)
 {
-    if (fake_has(fake, quirk)) {
-        (void)atomic_fetch_and(&fake->quirks, ~quirk);
-        (void)nanosleep(&(struct timespec){.tv_nsec = FAKE_LATE_MSEC * 1000000L}, NULL);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+void fake_be_late(const struct fake_daemon *fake, uint32_t quirk)
+{
+    while (fake_has(fake, quirk) && !atomic_load(&fake->is_stopping)) {
+        sleep_a_little();
     }
 }
 
@@ -59,7 +63,7 @@ static void *run(void *argument)
         }
         fake_look_at_router(fake);
         fake_release_held(fake);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        sleep_a_little();
     }
     close_all(fake);
     return NULL;

@@ -10,9 +10,8 @@
 #define FAKE_N            4u /* the weight's shape; y[row][i] = 2 x[row][i]; x may be I8 with scales */
 #define FAKE_K            4u
 #define FAKE_ROWS_MAX     4u
-#define FAKE_LATE_MSEC    150
 
-/* Bits of fake_daemon.quirks. Those marked "once" clear themselves. */
+/* Bits of fake_daemon.quirks. */
 enum fake_quirk {
     FAKE_HANG_UP = 1 << 0,        /* close a session instead of answering it */
     FAKE_REFUSE = 1 << 1,         /* answer QUOTA to every question on the session socket */
@@ -21,8 +20,8 @@ enum fake_quirk {
     FAKE_WRONG_TYPE = 1 << 4,     /* answer everything with a welcome */
     FAKE_NO_FDS = 1 << 5,         /* lanes and buffers without their fds */
     FAKE_SMALL_REGION = 1 << 6,   /* a buffer of one page, whatever was asked for */
-    FAKE_LATE_ANSWER = 1 << 7,    /* once: an answer on the session socket after FAKE_LATE_MSEC */
-    FAKE_LATE_REPLY = 1 << 8,     /* once: a control reply after FAKE_LATE_MSEC */
+    FAKE_LATE_ANSWER = 1 << 7,    /* no answer on the session socket until this is cleared */
+    FAKE_LATE_REPLY = 1 << 8,     /* no control reply until this is cleared */
     FAKE_NO_REPLY = 1 << 9,       /* say nothing on the control socket */
     FAKE_GARBAGE_REPLY = 1 << 10, /* bytes that are no protobuf */
     FAKE_WRONG_BODY = 1 << 11,    /* a reply to PING, whatever was asked */

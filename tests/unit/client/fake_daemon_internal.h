@@ -41,10 +41,9 @@ struct fake_daemon {
     uint32_t n_held;
 };
 
-/* fake_has() - is one of these quirks set? fake_be_late_once() - wait FAKE_LATE_MSEC if so, and
- * clear it. */
+/* fake_has() - is one of these quirks set? fake_be_late() - wait until it is not. */
 bool fake_has(const struct fake_daemon *fake, uint32_t quirk);
-void fake_be_late_once(struct fake_daemon *fake, uint32_t quirk);
+void fake_be_late(const struct fake_daemon *fake, uint32_t quirk);
 
 /* fake_look_at_router() - answer all that the control socket has. fake_look_at_lane() - the same
  * for a session's ring. fake_look_at_session() - and its socket; fake_end_session() - forget it.

@@ -110,7 +110,7 @@ static void answer_side(struct fake_daemon *fake, struct fake_session *session,
             n_fds = make_buffer(fake, session, question, &reply, fds);
         }
     }
-    fake_be_late_once(fake, FAKE_LATE_ANSWER);
+    fake_be_late(fake, FAKE_LATE_ANSWER);
     (void)!side_send(session->fd, &reply, fds, n_fds);
 }
 

@@ -6,14 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 
 #include <cmocka.h>
 
-#include "client/include/gemmd.h"
+#include "client/client.h"
 #include "tests/unit/client/fake_daemon.h"
 
-#define FIXTURE_TIMEOUT_MSEC 100u /* shorter than FAKE_LATE_MSEC */
+#define FIXTURE_PATIENCE_MSEC 10000u /* for what must come, on a busy machine too */
+#define FIXTURE_SHORT_MSEC    100u   /* for what will not come: FAKE_LATE_*, FAKE_NO_REPLY */
 
 struct fixture {
     struct fake_daemon *fake;
@@ -23,15 +26,25 @@ struct fixture {
     gemmd_buffer_t *y;
 };
 
-/* fixture_options() - for the fake daemon, with FIXTURE_TIMEOUT_MSEC. */
+/* fixture_options() - for the fake daemon, with FIXTURE_PATIENCE_MSEC. */
 static inline struct gemmd_options fixture_options(const struct fixture *fixture,
                                                    enum gemmd_path path)
 {
     struct gemmd_options options = GEMMD_OPTIONS_INIT;
     options.socket_dir = fake_dir(fixture->fake);
-    options.timeout_msec = FIXTURE_TIMEOUT_MSEC;
+    options.timeout_msec = FIXTURE_PATIENCE_MSEC;
     options.path = path;
     return options;
+}
+
+/* fixture_set_timeout() - what the client was opened with, changed. */
+static inline void fixture_set_timeout(gemmd_client_t *client, uint32_t msec)
+{
+    const struct timeval limit = {.tv_sec = msec / 1000,
+                                  .tv_usec = (suseconds_t)(msec % 1000) * 1000};
+    client->options.timeout_msec = msec;
+    assert_int_equal(setsockopt(client->session_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)),
+                     0);
 }
 
 /* fixture_open() - a client with buffers for 64 rows; x counts from 0. */
@@ -39,8 +52,8 @@ static inline void fixture_open(struct fixture *fixture, enum gemmd_path path)
 {
     fixture->fake = fake_new();
     struct gemmd_options options = fixture_options(fixture, path);
-    options.timeout_msec = 5000; /* building it must not fail on a loaded machine */
     assert_int_equal(gemmd_open(&options, &fixture->client), GEMMD_OK);
+    fixture->weight = (gemmd_weight_t)GEMMD_WEIGHT_INIT;
     assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &fixture->weight), GEMMD_OK);
     const uint64_t n_bytes = 64 * FAKE_K * sizeof(float);
     assert_int_equal(gemmd_buffer_alloc(fixture->client, 0, n_bytes, &fixture->x), GEMMD_OK);

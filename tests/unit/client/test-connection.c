@@ -5,7 +5,6 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "client/client.h"
 #include "tests/unit/client/fixture.h"
 
 static int set_up(void **state)
@@ -24,6 +23,9 @@ static int open_with(struct fake_daemon *fake, uint32_t quirks, gemmd_client_t *
 {
     struct fixture fixture = {.fake = fake};
     struct gemmd_options options = fixture_options(&fixture, GEMMD_PATH_RING);
+    if (quirks == FAKE_LATE_ANSWER) {
+        options.timeout_msec = FIXTURE_SHORT_MSEC;
+    }
     fake_set(fake, quirks);
     return gemmd_open(&options, ret_client);
 }
@@ -115,7 +117,10 @@ static void test_late_answer_is_skipped(void **state)
     gemmd_buffer_t *buffer = NULL;
     assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
     fake_set(*state, FAKE_LATE_ANSWER);
+    fixture_set_timeout(client, FIXTURE_SHORT_MSEC);
     assert_int_equal(gemmd_buffer_alloc(client, 0, 100, &buffer), GEMMD_TIMEOUT);
+    fake_set(*state, 0);
+    fixture_set_timeout(client, FIXTURE_PATIENCE_MSEC);
     assert_int_equal(gemmd_buffer_alloc(client, 0, 5000, &buffer), GEMMD_OK);
     assert_int_equal(gemmd_buffer_bytes(buffer), 5000);
     memset(gemmd_buffer_data(buffer), 1, 5000);

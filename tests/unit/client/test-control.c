@@ -1,6 +1,7 @@
 /* test-control.c - verbs, and daemons that misbehave on the control socket. */
 #include <stdlib.h>
 
+#include "client/client.h"
 #include "tests/unit/client/fixture.h"
 
 static int set_up(void **state)
@@ -21,7 +22,7 @@ static int tear_down(void **state)
 static void test_find_and_list(void **state)
 {
     struct fixture *fixture = *state;
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     gemmd_weight_t *weights = NULL;
     size_t n = 0;
     assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_OK);
@@ -30,17 +31,69 @@ static void test_find_and_list(void **state)
     assert_int_equal(weight.act_dtype, GEMMD_F32);
     assert_int_equal(weight.act, GEMMD_ACT_INT8_TOKEN);
     assert_string_equal(weight.name, "m/w");
-    assert_int_equal(gemmd_list_weights(fixture->client, NULL, &weights, &n), GEMMD_OK);
+    assert_int_equal(gemmd_list_weights(fixture->client, NULL, sizeof(*weights), &weights, &n),
+                     GEMMD_OK);
     assert_int_equal(n, 2);
     assert_string_equal(weights[0].name, "m/a"); /* sorted, though the daemon did not */
     assert_string_equal(weights[1].name, "m/b");
     free(weights);
 }
 
+struct grown {
+    size_t struct_bytes;
+    uint64_t values[2];
+    uint64_t last; /* not there when the program was compiled */
+};
+
+/* Nothing behind the end that the program knows is touched. */
+static void test_filled_structs_of_older_programs(void **state)
+{
+    (void)state;
+    const struct grown ours = {.values = {5, 6}, .last = 8};
+    struct grown old = {.struct_bytes = offsetof(struct grown, last), .last = 77};
+    filled_write(&old, old.struct_bytes, &ours, sizeof(ours));
+    assert_int_equal(old.struct_bytes, offsetof(struct grown, last));
+    assert_int_equal(old.values[0], 5);
+    assert_int_equal(old.values[1], 6);
+    assert_int_equal(old.last, 77);
+}
+
+/* A program whose struct has a field that this library does not know. */
+struct newer_weight {
+    gemmd_weight_t known;
+    uint64_t field;
+};
+
+static void test_weights_of_other_versions(void **state)
+{
+    struct fixture *fixture = *state;
+    struct newer_weight newer = {.known.struct_bytes = sizeof(newer), .field = 77};
+    struct newer_weight *list = NULL;
+    gemmd_weight_t **ret_list = (gemmd_weight_t **)(void *)&list;
+    size_t n = 0;
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &newer.known), GEMMD_OK);
+    assert_int_equal(newer.known.struct_bytes, sizeof(newer.known));
+    assert_string_equal(newer.known.name, "m/w");
+    assert_int_equal(newer.field, 77);
+    assert_int_equal(gemmd_list_weights(fixture->client, NULL, sizeof(newer), ret_list, &n), 0);
+    assert_int_equal(n, 2);
+    assert_string_equal(list[0].known.name, "m/a");
+    assert_string_equal(list[1].known.name, "m/b");
+    assert_int_equal(list[1].known.struct_bytes, sizeof(newer.known));
+    assert_int_equal(list[1].field, 0);
+    free(list);
+    gemmd_weight_t unset = {.n = 7};
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &unset), GEMMD_INVALID_ARGUMENT);
+    assert_says("gemmd_weight_t.struct_bytes is 0, below the 380 of its first version");
+    assert_int_equal(unset.n, 7);
+    assert_int_equal(gemmd_list_weights(fixture->client, NULL, 0, ret_list, &n),
+                     GEMMD_INVALID_ARGUMENT);
+}
+
 static void test_refusal_reaches_the_user(void **state)
 {
     struct fixture *fixture = *state;
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     assert_int_equal(gemmd_find_weight(fixture->client, "m/missing", &weight), GEMMD_NOT_FOUND);
     assert_string_equal(gemmd_last_error(), "no weight is called 'm/missing'");
     char name[300];
@@ -55,10 +108,13 @@ static void test_refusal_reaches_the_user(void **state)
 static void test_late_reply_is_skipped(void **state)
 {
     struct fixture *fixture = *state;
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     fake_set(fixture->fake, FAKE_LATE_REPLY);
+    fixture_set_timeout(fixture->client, FIXTURE_SHORT_MSEC);
     assert_int_equal(gemmd_find_weight(fixture->client, "m/first", &weight), GEMMD_TIMEOUT);
     assert_says("within 100 ms");
+    fake_set(fixture->fake, 0);
+    fixture_set_timeout(fixture->client, FIXTURE_PATIENCE_MSEC);
     assert_int_equal(gemmd_find_weight(fixture->client, "m/second", &weight), GEMMD_OK);
     assert_string_equal(weight.name, "m/second");
 }
@@ -69,17 +125,21 @@ static void test_nonsense_replies(void **state)
         uint32_t quirk;
         int status;
     } cases[] = {
-        {FAKE_NO_REPLY, GEMMD_TIMEOUT},
         {FAKE_GARBAGE_REPLY, GEMMD_BAD_MESSAGE},
         {FAKE_WRONG_BODY, GEMMD_BAD_MESSAGE},
         {FAKE_WRONG_STATUS, GEMMD_BAD_MESSAGE},
+        {FAKE_NO_REPLY, GEMMD_TIMEOUT},
     };
     struct fixture *fixture = *state;
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool is_silent = cases[i].status == GEMMD_TIMEOUT;
         fake_set(fixture->fake, cases[i].quirk);
+        fixture_set_timeout(fixture->client,
+                            is_silent ? FIXTURE_SHORT_MSEC : FIXTURE_PATIENCE_MSEC);
         assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), cases[i].status);
     }
+    fixture_set_timeout(fixture->client, FIXTURE_PATIENCE_MSEC);
     fake_set(fixture->fake, 0); /* and the connection is as good as before */
     assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_OK);
 }
@@ -87,7 +147,7 @@ static void test_nonsense_replies(void **state)
 static void test_dead_daemon_is_noticed(void **state)
 {
     struct fixture *fixture = *state;
-    gemmd_weight_t weight;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
     assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_OK);
     fake_die(fixture->fake);
     assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_DISCONNECTED);
@@ -98,6 +158,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_find_and_list, set_up, tear_down),
+        cmocka_unit_test(test_filled_structs_of_older_programs),
+        cmocka_unit_test_setup_teardown(test_weights_of_other_versions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusal_reaches_the_user, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late_reply_is_skipped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nonsense_replies, set_up, tear_down),

@@ -1,8 +1,6 @@
 /* test-queue.c - the ticket table, and the names of statuses. */
 #include "tests/unit/client/fixture.h"
 
-#include "client/client.h"
-
 static void test_tickets_come_and_go(void **state)
 {
     (void)state;

@@ -44,7 +44,7 @@ static void test_many_at_once(void **state)
     for (int round = 0; round < 3; round++) {
         assert_int_equal(gemmd_submit(fixture.client, gemms, FAKE_LANE_ENTRIES, tickets), GEMMD_OK);
         for (uint32_t i = FAKE_LANE_ENTRIES; i-- > 0;) { /* not in the order they end */
-            struct gemmd_result result;
+            struct gemmd_result result = GEMMD_RESULT_INIT;
             assert_int_equal(gemmd_wait(fixture.client, tickets[i], GEMMD_WAIT_FOREVER, &result),
                              GEMMD_OK);
             assert_int_equal(result.batch_rows, 1);
@@ -106,11 +106,14 @@ static void test_time_runs_out_and_the_ticket_stays(void **state)
     (void)state;
     struct gemmd_gemm gemm = fixture_gemm(&fixture, 0);
     gemmd_ticket_t ticket;
-    struct gemmd_result result;
+    struct gemmd_result result = GEMMD_RESULT_INIT;
     fake_set(fixture.fake, FAKE_HOLD);
     assert_int_equal(gemmd_submit(fixture.client, &gemm, 1, &ticket), GEMMD_OK);
     assert_int_equal(gemmd_wait(fixture.client, ticket, 0, &result), GEMMD_TIMEOUT);
     assert_int_equal(result.status, GEMMD_BUSY);
+    struct gemmd_result unset = {0};
+    assert_int_equal(gemmd_wait(fixture.client, ticket, 0, &unset), GEMMD_INVALID_ARGUMENT);
+    assert_says("gemmd_result.struct_bytes is 0, below the 40 of its first version");
     assert_int_equal(gemmd_wait(fixture.client, ticket, 20000, &result), GEMMD_TIMEOUT);
     assert_says("after 20000 us");
     fake_set(fixture.fake, 0);
@@ -152,7 +155,7 @@ static void test_death_while_waiting(void **state)
     assert_int_equal(gemmd_submit(fixture.client, &gemm, 1, &ticket), GEMMD_OK);
     fake_die(fixture.fake);
     uint64_t start = fixture_now_msec();
-    struct gemmd_result result;
+    struct gemmd_result result = GEMMD_RESULT_INIT;
     assert_int_equal(gemmd_wait(fixture.client, ticket, GEMMD_WAIT_FOREVER, &result),
                      GEMMD_DISCONNECTED);
     assert_int_equal(result.status, GEMMD_DISCONNECTED);

@@ -39,7 +39,7 @@ static void *look_up_often(void *argument)
 {
     struct job *job = argument;
     for (uint32_t i = 0; i < N_ROUNDS; i++) {
-        gemmd_weight_t weight;
+        gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
         gemmd_buffer_t *buffer = NULL;
         job->n_bad += gemmd_find_weight(fixture.client, "m/w", &weight) != GEMMD_OK;
         job->n_bad += gemmd_find_weight(fixture.client, "m/missing", &weight) != GEMMD_NOT_FOUND;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/unit/client/fixture.h"
@@ -37,6 +38,7 @@ static void test_usage_needs_no_daemon(void **state)
     assert_int_equal(run(&tool, command_weights, "weights x y"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_load, "load x"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_load, "load x / --tp-size -1"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_load, "load x / --tp-rank 0"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_unload, "unload"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_explain, "explain"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_explain, "explain w --m 1,,2"), TOOL_USAGE);
@@ -175,6 +177,57 @@ static void test_gemm_splits_rows(void **state)
     fake_free(fake);
 }
 
+static size_t bytes_of(const char *path)
+{
+    struct stat stat;
+    return lstat(path, &stat) == 0 ? (size_t)stat.st_size : 0;
+}
+
+/* A file that cannot grow is what a full disk is. What cannot be written at all is known before
+ * anything is asked of the daemon. */
+static void test_out_is_whole_or_as_it_was(void **state)
+{
+    (void)state;
+    struct fake_daemon *fake = fake_new();
+    struct tool tool = {.socket_dir = fake_dir(fake)};
+    float x[8 * FAKE_K] = {0};
+    char aside[64];
+    struct rlimit limit, low;
+    (void)snprintf(aside, sizeof(aside), "test-tool-y.npy.%d", (int)getpid());
+    assert_int_equal(npy_write("test-tool-x.npy", x, 8, FAKE_K), 0);
+    assert_int_equal(npy_write("test-tool-y.npy", x, 1, FAKE_K), 0);
+    assert_int_equal(chmod("test-tool-y.npy", 0640), 0);
+    size_t before = bytes_of("test-tool-y.npy");
+    static const char line[] = "gemm m/w --in test-tool-x.npy --out test-tool-y.npy";
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 130; /* the header goes in, the values do not */
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    int r = run(&tool, command_gemm, line);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    (void)signal(SIGXFSZ, handler);
+    assert_int_equal(r, TOOL_FAILED);
+    assert_int_equal(bytes_of("test-tool-y.npy"), before);
+    assert_int_equal(bytes_of(aside), 0);
+    assert_int_equal(run(&tool, command_gemm, line), TOOL_DONE);
+    assert_int_equal(bytes_of("test-tool-y.npy"), before + 7 * FAKE_N * sizeof(float));
+    assert_int_equal(bytes_of(aside), 0);
+    struct stat stat;
+    assert_int_equal(lstat("test-tool-y.npy", &stat), 0);
+    assert_int_equal(stat.st_mode & 07777u, 0640);
+    fake_die(fake);
+    assert_int_equal(run(&tool, command_gemm, "gemm m/w --in test-tool-x.npy --out missing/y"),
+                     TOOL_FAILED);
+    assert_int_equal(run(&tool, command_gemm, "gemm m/w --in test-tool-x.npy --out /"),
+                     TOOL_FAILED);
+    assert_int_equal(run(&tool, command_gemm, line), TOOL_NO_DAEMON);
+    assert_int_equal(unlink("test-tool-x.npy"), 0);
+    assert_int_equal(unlink("test-tool-y.npy"), 0);
+    gemmd_close(tool.client);
+    fake_free(fake);
+}
+
 /* numpy.save() of int8 (n_rows, FAKE_K). */
 static void write_codes(const char *path, const int8_t *codes, uint32_t n_rows)
 {
@@ -281,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_jobs_are_followed),
         cmocka_unit_test(test_an_interrupt_cancels_the_job),
         cmocka_unit_test(test_gemm_splits_rows),
+        cmocka_unit_test(test_out_is_whole_or_as_it_was),
         cmocka_unit_test(test_gemm_of_quantised_rows),
         cmocka_unit_test(test_status_table),
         cmocka_unit_test(test_bytes),

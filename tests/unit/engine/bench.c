@@ -20,6 +20,28 @@ static const struct gk_desc descs[N_WEIGHTS] = {
                      .scale_dtype = DTYPE_F16,
                      .bias_dtype = DTYPE_F16},
     [WEIGHT_PLAIN] = {.n = 72, .k = 96, .code = GK_CODE_BF16},
+    [WEIGHT_FP8_GROUP] = {.n = 140,
+                          .k = 200,
+                          .code = GK_CODE_E4M3,
+                          .group_n = 128,
+                          .group_k = 128,
+                          .scale_dtype = DTYPE_F32,
+                          .act = GK_ACT_FP8_GROUP},
+    [WEIGHT_FP8_TENSOR] = {.n = 70,
+                           .k = 90,
+                           .code = GK_CODE_E4M3,
+                           .group_n = 70,
+                           .group_k = 90,
+                           .scale_dtype = DTYPE_F32,
+                           .act = GK_ACT_FP8_TENSOR,
+                           .act_scale = 0x1p-9f},
+    [WEIGHT_INT8_TOKEN] = {.n = 76,
+                           .k = 104,
+                           .code = GK_CODE_U8,
+                           .group_n = 1,
+                           .group_k = 104,
+                           .scale_dtype = DTYPE_F32,
+                           .act = GK_ACT_INT8_TOKEN},
 };
 
 static uint32_t random_bits(uint32_t *seed)
@@ -43,6 +65,16 @@ static void put_value(void *array, uint64_t i, enum dtype dtype, float value)
     }
 }
 
+/* Any code of that kind but NaN. */
+static uint8_t random_code(enum gk_code code, uint32_t *seed)
+{
+    uint8_t bits = (uint8_t)random_bits(seed);
+    if (code == GK_CODE_U4) {
+        return bits & 15u;
+    }
+    return code == GK_CODE_E4M3 && (bits & 0x7f) == 0x7f ? 0 : bits;
+}
+
 static void fill_canonical(struct gk_canonical *canonical, uint32_t seed)
 {
     const struct gk_desc *desc = &canonical->desc;
@@ -52,9 +84,9 @@ static void fill_canonical(struct gk_canonical *canonical, uint32_t seed)
         put_value(canonical->codes, i, gk_code_dtype(desc->code), random_value(&seed));
     }
     for (uint64_t i = 0; !is_plain && i < n_values; i++) {
-        ((uint8_t *)canonical->codes)[i] = random_bits(&seed) & 15u;
+        ((uint8_t *)canonical->codes)[i] = random_code(desc->code, &seed);
     }
-    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * desc->n;
+    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
     for (uint64_t i = 0; !is_plain && i < n_scales; i++) {
         put_value(canonical->scales, i, desc->scale_dtype, 0.25f + (float)(i % 7) / 16.0f);
     }
@@ -83,7 +115,7 @@ static struct weight *make_weight(struct bench *bench, uint32_t i_weight)
     weight->layout->pack(&canonical, weight->packed.base);
     gk_canonical_finish(&canonical);
     uint64_t scratch_bytes = gk_workspace_max(&weight->desc, weight->layout, 0);
-    assert_int_equal(bench->device->ops->reserve(bench->device, scratch_bytes, &why), 0);
+    assert_int_equal(bench->device->ops->reserve(bench->device, scratch_bytes, 0, &why), 0);
     return weight;
 }
 

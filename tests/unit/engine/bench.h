@@ -1,5 +1,5 @@
-/* bench.h - a workbench for tests of the engine: a host device, a store with two small weights
- * built by hand, buffers of a client, and products computed by a kernel alone to compare with, bit
+/* bench.h - a workbench for tests of the engine: a host device, a store with small weights built
+ * by hand, buffers of a client, and products computed by a kernel alone to compare with, bit
  * for bit. */
 #pragma once
 
@@ -13,7 +13,14 @@
 #include "gk/gk.h"
 #include "ipc/request.h"
 
-enum { WEIGHT_INT4, WEIGHT_PLAIN, N_WEIGHTS };
+enum {
+    WEIGHT_INT4,
+    WEIGHT_PLAIN,
+    WEIGHT_FP8_GROUP, /* these three quantise their activations */
+    WEIGHT_FP8_TENSOR,
+    WEIGHT_INT8_TOKEN,
+    N_WEIGHTS
+};
 
 #define BENCH_VIEWS_MAX 256u
 
@@ -37,7 +44,7 @@ struct buffers *bench_buffers(void);
 uint64_t bench_add(struct bench *bench, struct buffers *buffers, uint64_t size_bytes,
                    uint8_t **ret_base);
 
-/* One matrix x or y in a client's buffer. */
+/* One matrix x, y or x_scale in a client's buffer. */
 struct place {
     uint64_t buffer_id;
     uint8_t *base;

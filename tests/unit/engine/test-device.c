@@ -105,7 +105,7 @@ static void launch_prepares_then_runs(void **state)
     struct reason why = REASON_NULL;
     wanted_bytes = 4096;
     predicted = 1e6;
-    assert_int_equal(device->ops->reserve(device, wanted_bytes, &why), 0);
+    assert_int_equal(device->ops->reserve(device, wanted_bytes, 0, &why), 0);
     for (int i = 0; i < 500; i++) {
         struct device_launch launch = launch_of(64, 8192);
         assert_int_equal(device->ops->launch(device, &launch), 0);
@@ -127,7 +127,7 @@ static void small_launch_is_not_cut(void **state)
     struct reason why = REASON_NULL;
     wanted_bytes = 64;
     predicted = 3.0;
-    assert_int_equal(device->ops->reserve(device, wanted_bytes, &why), 0);
+    assert_int_equal(device->ops->reserve(device, wanted_bytes, 0, &why), 0);
     struct device_launch launch = launch_of(1, 128);
     assert_int_equal(device->ops->launch(device, &launch), 0);
     assert_int_equal(atomic_load(&n_run), 1);
@@ -145,7 +145,7 @@ static void unreserved_scratch_is_an_error(void **state)
     assert_int_equal(launch.result, STATUS_DEVICE_ERROR);
     assert_int_equal(atomic_load(&n_run), 0);
     struct reason why = REASON_NULL;
-    assert_int_equal(device->ops->reserve(device, UINT64_MAX, &why), STATUS_NO_SPACE);
+    assert_int_equal(device->ops->reserve(device, UINT64_MAX, 0, &why), STATUS_NO_SPACE);
     (void)device_close(device);
 }
 
@@ -156,7 +156,7 @@ static void *keep_reserving(void *arg)
     struct device *device = arg;
     for (uint64_t n = 4096; n < 4096 * 200 && !atomic_load(&is_over); n += 4096) {
         struct reason why = REASON_NULL;
-        assert_int_equal(device->ops->reserve(device, n, &why), 0);
+        assert_int_equal(device->ops->reserve(device, n, 0, &why), 0);
     }
     return NULL;
 }
@@ -169,7 +169,7 @@ static void reserve_while_launching(void **state)
     wanted_bytes = 4096;
     predicted = 100;
     atomic_store(&n_out_of_order, 0);
-    assert_int_equal(device->ops->reserve(device, wanted_bytes, &why), 0);
+    assert_int_equal(device->ops->reserve(device, wanted_bytes, 0, &why), 0);
     pthread_t loader;
     assert_int_equal(pthread_create(&loader, NULL, keep_reserving, device), 0);
     for (int i = 0; i < 300; i++) {
@@ -198,7 +198,7 @@ static void injected_faults(void **state)
     struct device *device = open_host(1);
     struct reason why = REASON_NULL;
     wanted_bytes = 64;
-    assert_int_equal(device->ops->reserve(device, wanted_bytes, &why), 0);
+    assert_int_equal(device->ops->reserve(device, wanted_bytes, 0, &why), 0);
     assert_int_equal(fault_inject(&device->fault, STATUS_BUSY, 1), -EINVAL);
     assert_int_equal(fault_inject(&device->fault, STATUS_DEVICE_ERROR, 2), 0);
     assert_int_equal(launch_result(device), 0);

@@ -122,14 +122,12 @@ static void weights(void **state)
     (void)state;
     struct request_desc desc = good(1);
     desc.weight_id = 12345;
-    refuses(&desc, STATUS_NOT_FOUND, "there is no weight 12345");
+    refuses(&desc, STATUS_NOT_FOUND,
+            "there is no weight of id 12345: it was unloaded, or reloaded with another shape");
     desc = good(1);
     desc.n = 73;
-    char sentence[200];
-    (void)snprintf(sentence, sizeof(sentence),
-                   "the request takes weight %llu for 73 x 96, it is 72 x 96",
-                   (unsigned long long)weight->slot_id);
-    refuses(&desc, STATUS_INVALID_ARGUMENT, sentence);
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "the request takes weight 'bench/w1' for 73 x 96, it is 72 x 96");
     desc = good(ROWS_MAX + 1);
     refuses(&desc, STATUS_INVALID_ARGUMENT, "m 1001 is over the limit of 1000 rows");
 
@@ -143,6 +141,110 @@ static void weights(void **state)
     assert_non_null(strstr(why.text, "is on device 0 (host), the request came to device 1 (host)"));
     (void)device_close(other);
 }
+
+/* ---- rows that come quantised ---- */
+
+/* m rows of codes for that weight, their scales at the end of y's buffer. */
+static struct request_desc good_codes(uint32_t i_weight, uint32_t m)
+{
+    const struct weight *of = bench.weights[i_weight];
+    struct request_desc desc = bench_desc(of, 1, m, &x_place, &y_place);
+    desc.x_dtype = gk_act_dtype(of->desc.act);
+    desc.x_stride_elems = of->desc.k;
+    desc.y_stride_elems = of->desc.n;
+    uint32_t n_scales = gk_desc_x_scales(&of->desc);
+    if (n_scales != 0) {
+        desc.x_scale_buffer_id = y_place.buffer_id;
+        desc.x_scale_offset_bytes = 8192 - (uint64_t)m * n_scales * 4;
+        desc.x_scale_stride_elems = n_scales;
+    }
+    return desc;
+}
+
+static void good_codes_pass(void **state)
+{
+    (void)state;
+    static const uint32_t weights_of_codes[] = {WEIGHT_FP8_GROUP, WEIGHT_FP8_TENSOR,
+                                                WEIGHT_INT8_TOKEN};
+    static const uint32_t stride_bytes[] = {8, 0, 4};
+    for (size_t i = 0; i < 3; i++) {
+        struct request_desc desc = good_codes(weights_of_codes[i], 3);
+        struct checked checked;
+        struct reason why = REASON_NULL;
+        assert_int_equal(
+            request_check(&desc, bench.store, buffers, bench.device, ROWS_MAX, &checked, &why), 0);
+        const uint8_t *y = mapped_at(y_place.buffer_id);
+        const uint8_t *scales = y + desc.x_scale_offset_bytes;
+        assert_ptr_equal(checked.x_scales, stride_bytes[i] == 0 ? NULL : scales);
+        assert_int_equal(checked.x_scale_stride_bytes, stride_bytes[i]);
+        assert_int_equal(checked.x_stride_bytes, desc.k);
+        checked_finish(&checked);
+        assert_null(checked.x_scale_buffer);
+    }
+}
+
+static void codes_of_the_wrong_kind(void **state)
+{
+    (void)state;
+    struct request_desc desc = good_codes(WEIGHT_FP8_GROUP, 2);
+    desc.x_dtype = DTYPE_I8;
+    refuses(&desc, STATUS_UNSUPPORTED,
+            "x comes as i8; weight 'bench/w2' takes rows of floats or of f8_e4m3");
+    desc = good(1);
+    desc.x_dtype = DTYPE_F8_E4M3;
+    refuses(&desc, STATUS_UNSUPPORTED,
+            "x comes as f8_e4m3; weight 'bench/w1' takes rows of floats only");
+}
+
+static void scales_where_they_do_not_belong(void **state)
+{
+    (void)state;
+    struct request_desc desc = good_codes(WEIGHT_FP8_TENSOR, 2);
+    desc.x_scale_stride_elems = 1;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "x brings scales, and the weight has one scale for all of x");
+    desc = good(2);
+    desc.x_scale_buffer_id = 1;
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "x brings scales, and is not quantised");
+    desc = good_codes(WEIGHT_INT8_TOKEN, 2);
+    desc.x_scale_buffer_id = 0;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "x comes as i8 without scales, of which each row has 1");
+    desc = good_codes(WEIGHT_FP8_GROUP, 2);
+    desc.x_scale_buffer_id = 0;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "x comes as f8_e4m3 without scales, of which each row has 2");
+}
+
+static void ranges_of_scales(void **state)
+{
+    (void)state;
+    struct request_desc desc = good_codes(WEIGHT_FP8_GROUP, 2);
+    desc.x_scale_offset_bytes += 4;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "x_scale needs bytes 8180 to 8196 of buffer 2, which has 8192");
+    desc = good_codes(WEIGHT_FP8_GROUP, 2);
+    desc.x_scale_offset_bytes -= 2;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "offset 8174 of x_scale is not a multiple of its element size 4");
+    desc = good_codes(WEIGHT_FP8_GROUP, 2);
+    desc.x_scale_stride_elems = 1;
+    refuses(&desc, STATUS_INVALID_ARGUMENT, "stride 1 of x_scale is below its 2 columns");
+    desc = good_codes(WEIGHT_INT8_TOKEN, 2);
+    desc.x_scale_stride_elems = UINT64_MAX / 4 + 1;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "2 rows of x_scale with stride 4611686018427387904 from offset 8184 end beyond 2^64 "
+            "bytes");
+    desc = good_codes(WEIGHT_INT8_TOKEN, 2);
+    desc.x_scale_buffer_id = 77;
+    refuses(&desc, STATUS_NOT_FOUND, "the session has no buffer 77 for x_scale");
+    desc = good_codes(WEIGHT_INT8_TOKEN, 2);
+    desc.x_scale_offset_bytes = 300;
+    refuses(&desc, STATUS_INVALID_ARGUMENT,
+            "y, bytes 0 to 304 of buffer 2, overlaps x_scale, bytes 300 to 308 of buffer 2");
+}
+
+/* ---- memory ---- */
 
 static void ranges(void **state)
 {
@@ -224,7 +326,8 @@ static void no_rows_need_no_buffer(void **state)
     assert_non_null(checked.weight);
     checked_finish(&checked);
     desc.weight_id = 12345;
-    refuses(&desc, STATUS_NOT_FOUND, "there is no weight 12345");
+    refuses(&desc, STATUS_NOT_FOUND,
+            "there is no weight of id 12345: it was unloaded, or reloaded with another shape");
 }
 
 /* Random descriptors: whatever passes lies inside its buffers, computed here with wider numbers. */
@@ -266,6 +369,10 @@ int main(void)
         cmocka_unit_test(good_request_passes),
         cmocka_unit_test(form),
         cmocka_unit_test(weights),
+        cmocka_unit_test(good_codes_pass),
+        cmocka_unit_test(codes_of_the_wrong_kind),
+        cmocka_unit_test(scales_where_they_do_not_belong),
+        cmocka_unit_test(ranges_of_scales),
         cmocka_unit_test(ranges),
         cmocka_unit_test(last_byte_passes),
         cmocka_unit_test(overlap),

@@ -136,10 +136,14 @@ static void test_strips_come_back(void **state)
     struct random random = {5};
     for (uint32_t i = 0; i < ARRAY_LENGTH(ks) * ARRAY_LENGTH(groups); i++) {
         uint32_t k = ks[i / ARRAY_LENGTH(groups)];
-        struct gk_desc desc = desc_of(GK_CODE_U4, 1 + 13 * (i % 4), k, i);
-        desc.group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], k);
-        assert_true(cuda_strip_u4_layout.fits(&desc));
-        check_round_trip(&cuda_strip_u4_layout, &desc, &random);
+        for (enum gk_code code = GK_CODE_U4; code <= GK_CODE_U8; code++) {
+            struct gk_desc desc = desc_of(code, 1 + 13 * (i % 4), k, i);
+            desc.group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], k);
+            const struct gk_layout *layout =
+                code == GK_CODE_U4 ? &cuda_strip_u4_layout : &cuda_strip_u8_layout;
+            assert_ptr_equal(gk_layout_for(&desc, GK_DEVICE_CUDA), layout);
+            check_round_trip(layout, &desc, &random);
+        }
     }
 }
 
@@ -179,12 +183,41 @@ static void test_codes_lie_as_fragments(void **state)
     gk_canonical_finish(&canonical);
 }
 
+static void test_bytes_lie_as_fragments(void **state)
+{
+    (void)state;
+    enum { n = 32, k = 512 };
+    struct gk_desc desc = desc_int4(n, k, 128, DTYPE_F16, DTYPE_NONE);
+    desc.code = GK_CODE_U8;
+    desc.has_zeros = true;
+    struct gk_canonical canonical;
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    uint64_t size_bytes = cuda_strip_u8_layout.packed_bytes(&desc);
+    uint8_t *packed = aligned_alloc(64, size_bytes);
+    /* Row 16 + 9, k 256 + 64 + 45: unit 3 of slice 1, g 1, t 1, its sixth element: word 3, byte 1.
+     */
+    ((uint8_t *)canonical.codes)[25 * k + 365] = 0xa5;
+    cuda_strip_u8_layout.pack(&canonical, packed);
+    uint64_t record_bytes = strip_align(2 * (STRIP_CODES_BYTES_OF(8) + 64 + 32));
+    uint64_t at = record_bytes + STRIP_CODES_BYTES_OF(8) + 3 * STRIP_UNIT_BYTES + 16 * 5 + 13;
+    assert_int_equal(packed[at], 0xa5);
+    packed[at] = 0;
+    for (uint64_t i = 0; i < size_bytes; i++) {
+        assert_int_equal(packed[i], 0);
+    }
+    free(packed);
+    gk_canonical_finish(&canonical);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_code_comes_back),  cmocka_unit_test(test_codes_lie_k_by_k),
-        cmocka_unit_test(test_strips_come_back),       cmocka_unit_test(test_strips_decline),
+        cmocka_unit_test(test_every_code_comes_back),
+        cmocka_unit_test(test_codes_lie_k_by_k),
+        cmocka_unit_test(test_strips_come_back),
+        cmocka_unit_test(test_strips_decline),
         cmocka_unit_test(test_codes_lie_as_fragments),
+        cmocka_unit_test(test_bytes_lie_as_fragments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

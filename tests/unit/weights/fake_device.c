@@ -49,8 +49,10 @@ static void fake_region_free(struct device *device, struct region *region)
     atomic_fetch_sub(&fake_of(device)->n_regions, 1);
 }
 
-static int fake_reserve(struct device *device, uint64_t workspace_bytes, struct reason *why)
+static int fake_reserve(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
+                        struct reason *why)
 {
+    (void)x_row_bytes;
     (void)why;
     struct fake_device *fake = fake_of(device);
     uint64_t largest = num_max(atomic_load(&fake->reserved_bytes), workspace_bytes);

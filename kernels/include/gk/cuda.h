@@ -1,0 +1,21 @@
+/* cuda.h - what the CUDA back end of the daemon needs of the kernel library beside the registry.
+ * Only in builds with CUDA. */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* gk_cuda_stage_rows() - append to a cudaStream_t a copy of m rows (1..GK_BATCH_ROWS_MAX) of
+ * row_bytes each, aligned as their elements are, to `target`, stride_bytes apart; target and stride
+ * are 16-byte aligned. For rows in CPU memory, which a product would read over the bus again in
+ * every thread block. gk_cuda_stage_load() - as gk_kernel.load(). Both: 0 or a cudaError_t. */
+int gk_cuda_stage_rows(const void *const *rows, uint32_t m, uint64_t row_bytes, void *target,
+                       uint64_t stride_bytes, void *stream);
+int gk_cuda_stage_load(void);
+
+#ifdef __cplusplus
+}
+#endif
