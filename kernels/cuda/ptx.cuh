@@ -49,6 +49,21 @@ __device__ __forceinline__ uint32_t ld_shared(uint32_t shared)
     return v;
 }
 
+__device__ __forceinline__ void st_shared_v4(uint32_t shared, const float4 &v)
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(v.x), "f"(v.y),
+                 "f"(v.z), "f"(v.w)
+                 : "memory");
+}
+
+/* The lane, read anew: what is computed from it is not kept in registers across a loop. */
+__device__ __forceinline__ uint32_t lane_id()
+{
+    uint32_t lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
 /* (word & mask) | bits in one instruction. */
 template <uint32_t mask, uint32_t bits>
 __device__ __forceinline__ uint32_t lop3_and_or(uint32_t word)

@@ -18,7 +18,7 @@
  * Sums (bits of y): a group of 128 k or less is one chain of mma in k order, from
  * -(offset + zero) * sum(x), where offset is what the dequantised codes carry; then
  * s = fma(acc, scale, s) over a warp's groups, step after step, in its own place of shared memory;
- * warps are added in order; then column scale, bias, rounding.
+ * each four warps are added in order, then these quarters; then column scale, bias, rounding.
  *
  * Dequantisation, 8 codes in 4 LOP3 and 3 shifts. bf16: a nibble masked into the mantissa of 16.0
  * is 16 + code. f16: left alone it is the subnormal code * 2^-21, exact, without an offset; the sum
@@ -204,8 +204,13 @@ __device__ __forceinline__ void keep(float4 *partials, const warp_id &id, uint32
     }
 }
 
-/* Add up the warps, in order, and write y. For one or two rows of x: an element a thread, since
- * most of the partial sums are of rows that are not there. */
+__device__ __forceinline__ float4 add4(const float4 &a, const float4 &b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* Add up each four warps, in order, then these quarters, and write y. For one or two rows of x: an
+ * element a thread, since most of the partial sums are of rows that are not there. */
 template <typename traits, int n_m8>
 __device__ __forceinline__ void finish_few(const strip_args &args, const warp_id &id,
                                            const float4 *partials, uint32_t first_strip,
@@ -219,9 +224,14 @@ __device__ __forceinline__ void finish_few(const strip_args &args, const warp_id
         const float *place = &partials[i_strip * id.n_warps * n_m8 * 32 + i_row % 8 * 4].x;
         place += i_row / 8 * 2 + i_m;
         float total = 0;
-#pragma unroll 16
-        for (uint32_t warp = 0; warp < id.n_warps; warp++) {
-            total += place[warp * n_m8 * 128];
+#pragma unroll 4
+        for (uint32_t first = 0; first < id.n_warps; first += 4) {
+            float quarter = 0;
+#pragma unroll
+            for (uint32_t warp = first; warp < first + 4; warp++) {
+                quarter += warp < id.n_warps ? place[warp * n_m8 * 128] : 0.0f;
+            }
+            total += quarter;
         }
         store_y<traits>(args, args.y_rows, args.m, i_n, i_m, total);
     }
@@ -240,10 +250,16 @@ __device__ __forceinline__ void finish_many(const strip_args &args, const warp_i
         uint32_t i_n = (blockIdx.x + (first_strip + i_strip) * gridDim.x) * STRIP_N + lane / 4;
         const float4 *place = partials + i_strip * id.n_warps * n_m8 * 32 + i % (32 * n_m8);
         float4 total = make_float4(0, 0, 0, 0);
-#pragma unroll 16
-        for (uint32_t warp = 0; warp < id.n_warps; warp++) {
-            float4 v = place[warp * n_m8 * 32];
-            total = make_float4(total.x + v.x, total.y + v.y, total.z + v.z, total.w + v.w);
+#pragma unroll 4
+        for (uint32_t first = 0; first < id.n_warps; first += 4) {
+            float4 quarter = make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (uint32_t warp = first; warp < first + 4; warp++) {
+                if (warp < id.n_warps) {
+                    quarter = add4(quarter, place[warp * n_m8 * 32]);
+                }
+            }
+            total = add4(total, quarter);
         }
         store_y<traits>(args, args.y_rows, args.m, i_n, i_m, total.x);
         store_y<traits>(args, args.y_rows, args.m, i_n, i_m + 1, total.y);

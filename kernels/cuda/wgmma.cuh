@@ -5,14 +5,20 @@
 #include "kernels/cuda/ptx.cuh"
 
 /* The descriptor of a K-major tile of 16-bit elements in rows of 128 bytes, swizzled in groups of
- * eight rows (1024 bytes, and so aligned). shared: the tile's address, plus 32 bytes for each 16
- * elements along k. */
-__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t shared)
+ * eight rows (1024 bytes, and so aligned): its lower half for the tile's address in shared memory,
+ * to which 2 is added for each 16 elements along k, and a 16th of the bytes to another tile. The
+ * upper half is the same for all. */
+__device__ __forceinline__ uint32_t wgmma_descriptor_low(uint32_t shared)
+{
+    constexpr uint32_t unused = 1u << 16;
+    return unused | (shared & 0x3ffffu) >> 4;
+}
+
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t low)
 {
     constexpr uint64_t swizzle_128b = 1ull << 62;
     constexpr uint64_t group_bytes = 1024ull >> 4 << 32;
-    constexpr uint64_t unused = 1ull << 16;
-    return swizzle_128b | group_bytes | unused | (shared & 0x3ffffu) >> 4;
+    return swizzle_128b | group_bytes | low;
 }
 
 template <typename element, int n> struct wgmma;

@@ -187,7 +187,7 @@ static rows make_rows(const layer &shape, bool is_bf16)
     }
     CHECK(cudaMalloc(&r.x, r.host_x.size() * 2));
     CHECK(cudaMalloc(&r.y, 64ull * shape.n * 4));
-    CHECK(cudaMalloc(&r.workspace, strip_wide_workspace_bytes(64, shape.k)));
+    CHECK(cudaMalloc(&r.workspace, strip_wide_workspace_bytes(64, shape.n, shape.k)));
     CHECK(cudaMemcpy(r.x, r.host_x.data(), r.host_x.size() * 2, cudaMemcpyHostToDevice));
     return r;
 }
