@@ -204,9 +204,44 @@ __device__ __forceinline__ void keep(float4 *partials, const warp_id &id, uint32
     }
 }
 
-__device__ __forceinline__ float4 add4(const float4 &a, const float4 &b)
+__device__ __forceinline__ float add(float a, float b)
+{
+    return a + b;
+}
+
+__device__ __forceinline__ float4 add(const float4 &a, const float4 &b)
 {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* A place's sum over the warps: each four in order, then these quarters. With all warps there,
+ * which is the rule, every load is on its way before the first is used. */
+template <typename value>
+__device__ __forceinline__ value sum_warps(const value *place, uint32_t stride, uint32_t n_warps)
+{
+    value total = {};
+    if (n_warps == STRIP_STEP_SLICES) {
+        value all[STRIP_STEP_SLICES];
+#pragma unroll
+        for (int warp = 0; warp < STRIP_STEP_SLICES; warp++) {
+            all[warp] = place[warp * stride];
+        }
+#pragma unroll
+        for (int first = 0; first < STRIP_STEP_SLICES; first += 4) {
+            value quarter =
+                add(add(add(all[first], all[first + 1]), all[first + 2]), all[first + 3]);
+            total = add(total, quarter);
+        }
+        return total;
+    }
+    for (uint32_t first = 0; first < n_warps; first += 4) {
+        value quarter = place[first * stride];
+        for (uint32_t warp = first + 1; warp < min(first + 4, n_warps); warp++) {
+            quarter = add(quarter, place[warp * stride]);
+        }
+        total = add(total, quarter);
+    }
+    return total;
 }
 
 /* Add up each four warps, in order, then these quarters, and write y. For one or two rows of x: an
@@ -223,16 +258,7 @@ __device__ __forceinline__ void finish_few(const strip_args &args, const warp_id
         uint32_t i_n = (blockIdx.x + (first_strip + i_strip) * gridDim.x) * STRIP_N + i_row;
         const float *place = &partials[i_strip * id.n_warps * n_m8 * 32 + i_row % 8 * 4].x;
         place += i_row / 8 * 2 + i_m;
-        float total = 0;
-#pragma unroll 4
-        for (uint32_t first = 0; first < id.n_warps; first += 4) {
-            float quarter = 0;
-#pragma unroll
-            for (uint32_t warp = first; warp < first + 4; warp++) {
-                quarter += warp < id.n_warps ? place[warp * n_m8 * 128] : 0.0f;
-            }
-            total += quarter;
-        }
+        float total = sum_warps(place, n_m8 * 128, id.n_warps);
         store_y<traits>(args, args.y_rows, args.m, i_n, i_m, total);
     }
 }
@@ -249,18 +275,7 @@ __device__ __forceinline__ void finish_many(const strip_args &args, const warp_i
         uint32_t i_m = i / 32 % n_m8 * 8 + lane % 4 * 2;
         uint32_t i_n = (blockIdx.x + (first_strip + i_strip) * gridDim.x) * STRIP_N + lane / 4;
         const float4 *place = partials + i_strip * id.n_warps * n_m8 * 32 + i % (32 * n_m8);
-        float4 total = make_float4(0, 0, 0, 0);
-#pragma unroll 4
-        for (uint32_t first = 0; first < id.n_warps; first += 4) {
-            float4 quarter = make_float4(0, 0, 0, 0);
-#pragma unroll
-            for (uint32_t warp = first; warp < first + 4; warp++) {
-                if (warp < id.n_warps) {
-                    quarter = add4(quarter, place[warp * n_m8 * 32]);
-                }
-            }
-            total = add4(total, quarter);
-        }
+        float4 total = sum_warps(place, n_m8 * 32, id.n_warps);
         store_y<traits>(args, args.y_rows, args.m, i_n, i_m, total.x);
         store_y<traits>(args, args.y_rows, args.m, i_n, i_m + 1, total.y);
         store_y<traits>(args, args.y_rows, args.m, i_n + 8, i_m, total.z);
