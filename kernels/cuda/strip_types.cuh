@@ -1,6 +1,5 @@
-/* strip_types.cuh - what strip_gemm.cu does with element types: dequantisation, widening,
- * narrowing.
- */
+/* strip_types.cuh - what the strip kernels do with element types: dequantisation, widening,
+ * narrowing. */
 #pragma once
 
 #include <cuda_bf16.h>

@@ -14,7 +14,7 @@ static uint32_t packed_group_k(const struct gk_desc *desc)
     return (uint32_t)num_min(desc->group_k, STRIP_GROUP_MAX);
 }
 
-bool strip_fits(const struct gk_desc *desc)
+static bool fits(const struct gk_desc *desc)
 {
     uint32_t group_k = desc->group_k;
     bool is_group_known =
@@ -29,7 +29,7 @@ static uint32_t step_slices(const struct strip_shape *shape, uint32_t i_step)
     return (uint32_t)num_min(STRIP_STEP_SLICES, shape->n_slices - i_step * STRIP_STEP_SLICES);
 }
 
-uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_slices)
+static uint32_t record_bytes(const struct strip_shape *shape, uint32_t n_step_slices)
 {
     uint32_t slice_bytes =
         STRIP_CODES_BYTES_OF(shape->code_bits) + shape->slice_scale_bytes + shape->slice_zero_bytes;
@@ -41,11 +41,11 @@ uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_sli
 static uint64_t step_offset(const struct strip_shape *shape, uint32_t i_step)
 {
     uint32_t n_whole = (uint32_t)num_min(i_step, shape->n_slices / STRIP_STEP_SLICES);
-    uint64_t offset = shape->records_offset + (uint64_t)n_whole * shape->n_strips *
-                                                  strip_record_bytes(shape, STRIP_STEP_SLICES);
+    uint64_t offset = shape->records_offset +
+                      (uint64_t)n_whole * shape->n_strips * record_bytes(shape, STRIP_STEP_SLICES);
     if (i_step > n_whole) {
-        offset += (uint64_t)shape->n_strips *
-                  strip_record_bytes(shape, shape->n_slices % STRIP_STEP_SLICES);
+        offset +=
+            (uint64_t)shape->n_strips * record_bytes(shape, shape->n_slices % STRIP_STEP_SLICES);
     }
     return offset;
 }
@@ -86,7 +86,7 @@ static struct slice_place slice_place(const struct strip_shape *shape, uint32_t 
     uint32_t i_step = i_slice / STRIP_STEP_SLICES;
     uint32_t i = i_slice % STRIP_STEP_SLICES;
     uint32_t n = step_slices(shape, i_step);
-    uint64_t record = step_offset(shape, i_step) + (uint64_t)i_strip * strip_record_bytes(shape, n);
+    uint64_t record = step_offset(shape, i_step) + (uint64_t)i_strip * record_bytes(shape, n);
     uint64_t codes_bytes = STRIP_CODES_BYTES_OF(shape->code_bits);
     uint64_t scales = record + n * codes_bytes;
     uint64_t zeros = scales + (uint64_t)n * shape->slice_scale_bytes;
@@ -334,12 +334,12 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
 
 static bool fits_u4(const struct gk_desc *desc)
 {
-    return desc->code == GK_CODE_U4 && strip_fits(desc);
+    return desc->code == GK_CODE_U4 && fits(desc);
 }
 
 static bool fits_u8(const struct gk_desc *desc)
 {
-    return desc->code == GK_CODE_U8 && strip_fits(desc);
+    return desc->code == GK_CODE_U8 && fits(desc);
 }
 
 const struct gk_layout cuda_strip_u4_layout = {

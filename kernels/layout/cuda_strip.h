@@ -19,15 +19,9 @@ struct strip_shape {
     uint64_t packed_bytes;
 };
 
-/* strip_shape() - desc must pass gk_desc_check() and strip_fits(). */
+/* strip_shape() - of a weight that cuda_strip_u4_layout or cuda_strip_u8_layout fits: integer codes
+ * with 16-bit scales in groups of 32, 64, any multiple of 128, or all of k. */
 struct strip_shape strip_shape(const struct gk_desc *desc);
-
-/* strip_fits() - integer codes with 16-bit scales in groups of 32, 64, any multiple of 128,
- * or all of k. */
-bool strip_fits(const struct gk_desc *desc);
-
-/* strip_record_bytes() - of a strip's record with that many slices. */
-uint32_t strip_record_bytes(const struct strip_shape *shape, uint32_t n_step_slices);
 
 extern const struct gk_layout cuda_strip_u4_layout;
 extern const struct gk_layout cuda_strip_u8_layout;
