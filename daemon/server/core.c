@@ -134,12 +134,19 @@ static int add_devices(struct core *core, struct reason *why)
     return 0;
 }
 
-int core_init(struct core *core, const struct config *config, struct reason *why)
+int core_init(struct core *core, const struct config *config, struct keep *keep,
+              struct reason *why)
 {
-    *core =
-        (struct core){.config = config, .start_nsec = clock_now_nsec(), .mailbox = MAILBOX_NULL};
+    *core = (struct core){.config = config,
+                          .start_nsec = clock_now_nsec(),
+                          .mailbox = MAILBOX_NULL,
+                          .keep = *keep};
+    *keep = KEEP_NULL;
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
+    if (r == 0) {
+        store_set_keep(core->store, &core->keep);
+    }
     r = r != 0 ? r : loader_new(core->store, &core->loader);
     r = r != 0 ? r : gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
     r = r != 0 ? r : add_devices(core, why);
@@ -155,6 +162,15 @@ void core_apply_limits(struct core *core)
 {
     core->limits = limits_of(core->config, core->derived_fds);
     quota_set_limits(core->quota, &core->limits);
+}
+
+int core_adopt(struct core *core, struct reason *why)
+{
+    if (core->keep.n_found == 0) {
+        return 0;
+    }
+    return adopt_kept(&core->keep, core->store, core->devices, core->n_devices, &core->adoption,
+                      why);
 }
 
 /* ---- the end -----------------------------------------------------------------------------------
@@ -194,6 +210,8 @@ void core_finish(struct core *core)
         core->devices[i] = device_close(core->devices[i]);
     }
     core->quota = quota_free(core->quota);
+    adoption_finish(&core->adoption);
+    keep_finish(&core->keep);
     mailbox_finish(&core->mailbox);
 }
 

@@ -136,8 +136,10 @@ void lockfile_finish(struct lockfile *lockfile)
     if (lockfile->fd < 0) {
         return;
     }
-    remove_socket(lockfile->session_path);
-    remove_socket(lockfile->control_path);
+    if (!lockfile->has_foreign_sockets) {
+        remove_socket(lockfile->session_path);
+        remove_socket(lockfile->control_path);
+    }
     (void)close(lockfile->fd);
     *lockfile = LOCKFILE_NULL;
 }

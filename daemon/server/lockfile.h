@@ -6,6 +6,7 @@
  * so a lock is never stale. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -19,6 +20,7 @@ struct lockfile {
     int fd; /* owned, holds the lock */
     char session_path[LOCKFILE_PATH_BYTES];
     char control_path[LOCKFILE_PATH_BYTES];
+    bool has_foreign_sockets; /* the service manager made them, and removes them */
 };
 
 #define LOCKFILE_NULL ((struct lockfile){.fd = -1})
@@ -31,6 +33,6 @@ struct lockfile {
 int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode,
                   struct reason *why) GD_MUST_CHECK;
 
-/* lockfile_finish() - remove the sockets, then let go of the lock; the empty lock file stays, since
+/* lockfile_finish() - remove the sockets unless they are foreign, then let go of the lock; the empty lock file stays, since
  * removing it would let two daemons lock two different files. Safe on LOCKFILE_NULL. */
 void lockfile_finish(struct lockfile *lockfile);
