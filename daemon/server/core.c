@@ -134,6 +134,19 @@ static int add_devices(struct core *core, struct reason *why)
     return 0;
 }
 
+/* The choice of kernels, before anything asks for one. */
+static int apply_wishes(const struct config *config, struct reason *why)
+{
+    int r = gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
+    for (uint32_t i = 0; r == 0 && i < config->kernels_disabled.n; i++) {
+        r = gk_disable(config->kernels_disabled.items[i], why);
+    }
+    for (uint32_t i = 0; r == 0 && i < config->kernels_preferred.n; i++) {
+        r = gk_prefer(config->kernels_preferred.items[i], why);
+    }
+    return r;
+}
+
 int core_init(struct core *core, const struct config *config, struct reason *why)
 {
     *core =
@@ -141,7 +154,7 @@ int core_init(struct core *core, const struct config *config, struct reason *why
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     r = r != 0 ? r : loader_new(core->store, &core->loader);
-    r = r != 0 ? r : gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
+    r = r != 0 ? r : apply_wishes(config, why);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {
         return r;
