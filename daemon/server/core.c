@@ -150,6 +150,19 @@ static int add_devices(struct core *core, struct reason *why)
     return 0;
 }
 
+/* The choice of kernels, before anything asks for one. */
+static int apply_wishes(const struct config *config, struct reason *why)
+{
+    int r = gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
+    for (uint32_t i = 0; r == 0 && i < config->kernels_disabled.n; i++) {
+        r = gk_disable(config->kernels_disabled.items[i], why);
+    }
+    for (uint32_t i = 0; r == 0 && i < config->kernels_preferred.n; i++) {
+        r = gk_prefer(config->kernels_preferred.items[i], why);
+    }
+    return r;
+}
+
 int core_init(struct core *core, const struct config *config, struct stats_page *stats,
               struct reason *why)
 {
@@ -161,7 +174,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
         store_count_in(core->store, stats);
     }
     r = r != 0 ? r : loader_new(core->store, &core->loader);
-    r = r != 0 ? r : gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
+    r = r != 0 ? r : apply_wishes(config, why);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {
         return r;
