@@ -17,6 +17,7 @@
 #include "daemon/weights/store.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
+#include "ipc/stats.h"
 
 enum core_phase { CORE_STARTING, CORE_SERVING, CORE_DRAINING, CORE_STOPPING };
 
@@ -39,6 +40,7 @@ struct core {
     uint64_t start_nsec;
     uint64_t ready_nsec; /* 0: not yet */
     struct mailbox mailbox;
+    struct stats_page *stats; /* borrowed */
     struct quota *quota;
     struct quota_limits limits;
     uint64_t derived_fds; /* total_fds_max when the configuration leaves that to us */
@@ -53,6 +55,7 @@ struct core {
     struct core_counters counters;
 };
 
+<<<<<<< HEAD
 /* core_init() - open the devices and start the threads. keep: taken over. On failure the core is safe to finish.
  * Return: 0, negative errno, or the device's status. */
 int core_init(struct core *core, const struct config *config, struct keep *keep,
@@ -61,6 +64,12 @@ int core_init(struct core *core, const struct config *config, struct keep *keep,
 /* core_adopt() - take over the weights that were kept; see adopt_kept(). Blocks, up to a second for
  * each 64 GiB on a GPU. */
 int core_adopt(struct core *core, struct reason *why) GD_MUST_CHECK;
+=======
+/* core_init() - open the devices and start the threads, which count in *stats. On failure the core
+ * is safe to finish. Return: 0, negative errno, or the device's status. */
+int core_init(struct core *core, const struct config *config, struct stats_page *stats,
+              struct reason *why) GD_MUST_CHECK;
+>>>>>>> main
 
 /* core_apply_limits() - what the configuration says now about accounts; charges that are over a
  * lower limit stay, and nothing is added to them. */
