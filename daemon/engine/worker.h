@@ -77,16 +77,12 @@ void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_
 /* worker_drain() - from now on every new request answers SHUTTING_DOWN. */
 void worker_drain(struct worker *worker);
 
-<<<<<<< HEAD
 /* worker_ask() - want a sign of life, which the worker gives when it next comes round its loop.
  * worker_has_answered() - has it, since it was last asked? */
 void worker_ask(struct worker *worker);
 bool worker_has_answered(const struct worker *worker);
 
-#define WORKER_BATCH_BUCKETS 8u /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
-=======
 #define WORKER_BATCH_BUCKETS STATS_ROW_BUCKETS
->>>>>>> main
 
 struct worker_stats {
     uint64_t n_requests; /* taken; each ends in one of the next five */

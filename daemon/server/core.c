@@ -150,20 +150,6 @@ static int add_devices(struct core *core, struct reason *why)
     return 0;
 }
 
-<<<<<<< HEAD
-int core_init(struct core *core, const struct config *config, struct keep *keep,
-              struct reason *why)
-{
-    *core = (struct core){.config = config,
-                          .start_nsec = clock_now_nsec(),
-                          .mailbox = MAILBOX_NULL,
-                          .keep = *keep};
-    *keep = KEEP_NULL;
-    int r = mailbox_init(&core->mailbox);
-    r = r != 0 ? r : store_new(&core->store);
-    if (r == 0) {
-        store_set_keep(core->store, &core->keep);
-=======
 /* The choice of kernels, before anything asks for one. */
 static int apply_wishes(const struct config *config, struct reason *why)
 {
@@ -178,15 +164,19 @@ static int apply_wishes(const struct config *config, struct reason *why)
 }
 
 int core_init(struct core *core, const struct config *config, struct stats_page *stats,
-              struct reason *why)
+              struct keep *keep, struct reason *why)
 {
-    *core = (struct core){
-        .config = config, .start_nsec = clock_now_nsec(), .mailbox = MAILBOX_NULL, .stats = stats};
+    *core = (struct core){.config = config,
+                          .start_nsec = clock_now_nsec(),
+                          .mailbox = MAILBOX_NULL,
+                          .stats = stats,
+                          .keep = *keep};
+    *keep = KEEP_NULL;
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     if (r == 0) {
         store_count_in(core->store, stats);
->>>>>>> main
+        store_set_keep(core->store, &core->keep);
     }
     r = r != 0 ? r : loader_new(core->store, &core->loader);
     r = r != 0 ? r : apply_wishes(config, why);

@@ -55,21 +55,14 @@ struct core {
     struct core_counters counters;
 };
 
-<<<<<<< HEAD
-/* core_init() - open the devices and start the threads. keep: taken over. On failure the core is safe to finish.
- * Return: 0, negative errno, or the device's status. */
-int core_init(struct core *core, const struct config *config, struct keep *keep,
-              struct reason *why) GD_MUST_CHECK;
+/* core_init() - open the devices and start the threads, which count in *stats. keep: taken over. On
+ * failure the core is safe to finish. Return: 0, negative errno, or the device's status. */
+int core_init(struct core *core, const struct config *config, struct stats_page *stats,
+              struct keep *keep, struct reason *why) GD_MUST_CHECK;
 
 /* core_adopt() - take over the weights that were kept; see adopt_kept(). Blocks, up to a second for
  * each 64 GiB on a GPU. */
 int core_adopt(struct core *core, struct reason *why) GD_MUST_CHECK;
-=======
-/* core_init() - open the devices and start the threads, which count in *stats. On failure the core
- * is safe to finish. Return: 0, negative errno, or the device's status. */
-int core_init(struct core *core, const struct config *config, struct stats_page *stats,
-              struct reason *why) GD_MUST_CHECK;
->>>>>>> main
 
 /* core_apply_limits() - what the configuration says now about accounts; charges that are over a
  * lower limit stay, and nothing is added to them. */

@@ -142,16 +142,11 @@ void lockfile_finish(struct lockfile *lockfile)
     if (lockfile->fd < 0) {
         return;
     }
-<<<<<<< HEAD
     if (!lockfile->has_foreign_sockets) {
         remove_socket(lockfile->session_path);
         remove_socket(lockfile->control_path);
+        remove_socket(lockfile->status_path);
     }
-=======
-    remove_socket(lockfile->session_path);
-    remove_socket(lockfile->control_path);
-    remove_socket(lockfile->status_path);
->>>>>>> main
     (void)close(lockfile->fd);
     *lockfile = LOCKFILE_NULL;
 }

@@ -20,12 +20,9 @@ struct lockfile {
     int fd; /* owned, holds the lock */
     char session_path[LOCKFILE_PATH_BYTES];
     char control_path[LOCKFILE_PATH_BYTES];
-<<<<<<< HEAD
-    bool has_foreign_sockets; /* the service manager made them, and removes them */
-=======
     char status_path[LOCKFILE_PATH_BYTES];
     char stats_path[LOCKFILE_PATH_BYTES]; /* a file, not a socket: see ipc/stats.h */
->>>>>>> main
+    bool has_foreign_sockets; /* the service manager made them, and removes them */
 };
 
 #define LOCKFILE_NULL ((struct lockfile){.fd = -1})

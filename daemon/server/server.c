@@ -429,12 +429,8 @@ static int set_up(struct server *server, struct reason *why)
                               server->config->socket_mode & 0040 ? 0440 : 0400, GEMMD_VERSION,
                               &server->stats);
     r = r != 0 ? r : sd_event_new(&server->event);
-<<<<<<< HEAD
-    r = r != 0 ? r : core_init(&server->core, server->config, &keep, why);
+    r = r != 0 ? r : core_init(&server->core, server->config, server->stats, &keep, why);
     keep_finish(&keep); /* empty once the core has it */
-=======
-    r = r != 0 ? r : core_init(&server->core, server->config, server->stats, why);
->>>>>>> main
     if (r != 0) {
         return r;
     }

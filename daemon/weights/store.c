@@ -35,11 +35,8 @@ struct store {
     uint64_t last_model_id; /* this and below: under writers */
     uint64_t last_generation;
     struct tally *tally;
-<<<<<<< HEAD
     const struct keep *keep; /* NULL: nothing is kept */
-=======
     struct stats_page *stats; /* borrowed; NULL: nobody counts */
->>>>>>> main
 };
 
 /* ---- published models --------------------------------------------------------------------------
@@ -106,12 +103,7 @@ static int store_model_new(struct store *store, struct model *model,
     published->model = model;
     published->slots = slots;
     published->model_id = before ? before->model_id : ++store->last_model_id;
-<<<<<<< HEAD
-=======
-    model->generation = ++store->last_generation;
-    model_sort(model);
     struct stats_model *stats = store->stats ? stats_model(store->stats, model->name) : NULL;
->>>>>>> main
     for (uint32_t i = 0; i < model->n_weights; i++) {
         model->weights[i]->tally = tally_ref(store->tally);
         model->weights[i]->stats = stats;
@@ -179,7 +171,6 @@ int store_new(struct store **ret_store)
     return 0;
 }
 
-<<<<<<< HEAD
 void store_set_keep(struct store *store, const struct keep *keep)
 {
     store->keep = keep->ops ? keep : NULL;
@@ -188,11 +179,11 @@ void store_set_keep(struct store *store, const struct keep *keep)
 bool store_keeps(const struct store *store)
 {
     return store->keep != NULL;
-=======
+}
+
 void store_count_in(struct store *store, struct stats_page *stats)
 {
     store->stats = stats;
->>>>>>> main
 }
 
 struct store *store_free(struct store *store)

@@ -25,17 +25,15 @@ struct store_model; /* a held generation of a model */
 int store_new(struct store **ret_store) GD_MUST_CHECK;
 struct store *store_free(struct store *store);
 
-<<<<<<< HEAD
 /* store_set_keep() - have what is published from now on kept (borrowed; see keep.h), and dropped
  * when it goes, but not at the store's end. Before other threads use the store. store_keeps() - is
  * it? Then models come with their digests. */
 void store_set_keep(struct store *store, const struct keep *keep);
 bool store_keeps(const struct store *store);
-=======
+
 /* store_count_in() - where to count what its models serve; must outlive every weight. Before the
  * first publication; without it nobody counts. */
 void store_count_in(struct store *store, struct stats_page *stats);
->>>>>>> main
 
 /* store_publish() - make the model visible, replacing any generation of that name; takes it over on
  * success. Weights that exist under the same name with the same n and k keep their slot id.
