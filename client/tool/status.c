@@ -79,8 +79,8 @@ static void print_models(const json_t *document, FILE *out)
                   "GEN", "WEIGHTS", "PACKED", "ACT", "ORIGIN", "TOOK");
     json_array_foreach(json_object_get(document, "models"), i, model)
     {
-        (void)fprintf(out, "%-20s %-8s %-9s %4llu %8llu %12s %-5s %-8s %6.2f s\n", text_of(model, "name"),
-                      text_of(model, "device"), text_of(model, "state"),
+        (void)fprintf(out, "%-20s %-8s %-9s %4llu %8llu %12s %-5s %-8s %6.2f s\n",
+                      text_of(model, "name"), text_of(model, "device"), text_of(model, "state"),
                       count_of(model, "generation"), count_of(model, "weights"),
                       bytes_of(model, "packed_bytes", bytes), text_of(model, "act_dtype"),
                       text_of(model, "origin"), number_of(model, "load_seconds"));

@@ -10,9 +10,9 @@ static cudaError_t digest_all(struct device_cuda *cuda, const struct region *con
     size_t sums_bytes = n * sizeof(*sums);
     cudaError_t error = cudaMemsetAsync(sums, 0, sums_bytes, cuda->copy_stream);
     for (uint32_t i = 0; error == cudaSuccess && i < n; i++) {
-        error = (cudaError_t)gk_cuda_digest(regions[i]->base,
-                                            regions[i]->size_bytes / sizeof(uint64_t), &sums[i],
-                                            cuda->copy_stream);
+        error =
+            (cudaError_t)gk_cuda_digest(regions[i]->base, regions[i]->size_bytes / sizeof(uint64_t),
+                                        &sums[i], cuda->copy_stream);
     }
     if (error == cudaSuccess) {
         error = cudaMemcpyAsync(ret_digests, sums, sums_bytes, cudaMemcpyDeviceToHost,

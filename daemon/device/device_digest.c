@@ -72,10 +72,8 @@ int device_digest(struct device *device, const struct region *const *regions, ui
     if (device->ops->digest != NULL) {
         return device->ops->digest(device, regions, n, ret_digests, why);
     }
-    struct digest_job job = {.regions = regions,
-                             .n = n,
-                             .lock = PTHREAD_MUTEX_INITIALIZER,
-                             .digests = ret_digests};
+    struct digest_job job = {
+        .regions = regions, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER, .digests = ret_digests};
     memset(ret_digests, 0, n * sizeof(*ret_digests));
     digest_on_threads(&job, (uint32_t)num_min(device->n_threads, THREADS_MAX));
     return 0;

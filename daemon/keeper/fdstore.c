@@ -80,7 +80,10 @@ static int set_names(const struct fdstore *store)
     }
     char *end = names;
     for (uint32_t i = 0; i < store->n; i++) {
-        end += sprintf(end, "%s%s", i > 0 ? ":" : "", store->items[i].name);
+        end += i > 0;
+        (void)snprintf(end, FDSTORE_NAME_BYTES, "%s", store->items[i].name);
+        end += strlen(end);
+        *end = i + 1 < store->n ? ':' : '\0';
     }
     return setenv("LISTEN_FDNAMES", names, 1) < 0 ? err_raise(-errno) : 0;
 }

@@ -20,8 +20,9 @@ struct fdstore {
 
 #define FDSTORE_NULL ((struct fdstore){0})
 
-/* fdstore_put() - takes fd over, and closes it on failure: -EINVAL for a name that is none, -ENOBUFS
- * at FDSTORE_FDS_MAX, -ENOMEM. fdstore_remove() - close all of that name. fdstore_finish() - all. */
+/* fdstore_put() - takes fd over, and closes it on failure: -EINVAL for a name that is none,
+ * -ENOBUFS at FDSTORE_FDS_MAX, -ENOMEM. fdstore_remove() - close all of that name. fdstore_finish()
+ * - all. */
 int fdstore_put(struct fdstore *store, const char *name, int fd) GD_MUST_CHECK;
 void fdstore_remove(struct fdstore *store, const char *name);
 void fdstore_finish(struct fdstore *store);

@@ -32,7 +32,8 @@
 #define BACKOFF_NSEC     (50ull * CLOCK_NSEC_PER_MSEC)
 #define BACKOFF_NSEC_MAX (5ull * CLOCK_NSEC_PER_SEC)
 #define WATCHDOG_NSEC    (30ull * CLOCK_NSEC_PER_SEC)
-#define EXIT_USAGE       2 /* daemon/server/exit_code.h has these two */
+#define FOR_EVER         (-1) /* to poll() */
+#define EXIT_USAGE       2    /* daemon/server/exit_code.h has these two */
 #define EXIT_REFUSED     4
 #define EXIT_FAILED      5
 
@@ -47,6 +48,7 @@ struct keeper {
     pid_t child;             /* 0: none */
     uint64_t start_nsec;     /* when the next child is due */
     uint64_t alive_nsec;     /* of the watchdog: the child's last sign; 0: none is due */
+    uint64_t watchdog_nsec;  /* how old that may get */
     uint32_t n_failures;     /* children in a row that died before they were ready */
     bool has_been_ready;
     bool is_upgrading;
@@ -105,7 +107,7 @@ static void become_daemon(const struct keeper *keeper)
 {
     char usec[32];
     (void)snprintf(usec, sizeof(usec), "%llu",
-                   (WATCHDOG_NSEC / CLOCK_NSEC_PER_USEC));
+                   (unsigned long long)(keeper->watchdog_nsec / CLOCK_NSEC_PER_USEC));
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 ||
         setenv("NOTIFY_SOCKET", keeper->notify_address, 1) < 0 ||
         setenv("WATCHDOG_USEC", usec, 1) < 0 || unsetenv("WATCHDOG_PID") < 0 ||
@@ -131,8 +133,8 @@ static void start_child(struct keeper *keeper)
         keeper->start_nsec = clock_now_nsec() + BACKOFF_NSEC_MAX;
         return;
     }
-    log_write(LOG_LEVEL_INFO, "keeper", "pid %d is started with %u descriptors",
-              (int)keeper->child, keeper->store.n);
+    log_write(LOG_LEVEL_INFO, "keeper", "pid %d is started with %u descriptors", (int)keeper->child,
+              keeper->store.n);
 }
 
 static void end(struct keeper *keeper, int exit_code)
@@ -228,7 +230,7 @@ static uint64_t next_nsec(const struct keeper *keeper)
     if (keeper->child == 0) {
         return keeper->start_nsec;
     }
-    return keeper->alive_nsec != 0 ? keeper->alive_nsec + WATCHDOG_NSEC : UINT64_MAX;
+    return keeper->alive_nsec != 0 ? keeper->alive_nsec + keeper->watchdog_nsec : UINT64_MAX;
 }
 
 static void on_time(struct keeper *keeper)
@@ -248,7 +250,7 @@ static int wait_msec(const struct keeper *keeper)
     uint64_t next = next_nsec(keeper);
     uint64_t now = clock_now_nsec();
     if (next == UINT64_MAX) {
-        return -1;
+        return FOR_EVER;
     }
     return next <= now ? 0 : (int)num_min(num_div_up(next - now, CLOCK_NSEC_PER_MSEC), 60000);
 }
@@ -297,8 +299,8 @@ static int open_notices(struct keeper *keeper)
         return err_raise(-errno);
     }
     size_t name_bytes = n_bytes - offsetof(struct sockaddr_un, sun_path) - 1;
-    (void)snprintf(keeper->notify_address, sizeof(keeper->notify_address), "@%.*s",
-                   (int)name_bytes, address.sun_path + 1);
+    (void)snprintf(keeper->notify_address, sizeof(keeper->notify_address), "@%.*s", (int)name_bytes,
+                   address.sun_path + 1);
     return 0;
 }
 
@@ -312,13 +314,22 @@ static int raise_limit(void)
     return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? err_raise(-errno) : 0;
 }
 
+/* The limit that this process was given by its own supervisor, or the usual one. */
+static uint64_t watchdog_limit(void)
+{
+    const char *text = getenv("WATCHDOG_USEC");
+    uint64_t usec = text != NULL ? strtoull(text, NULL, 10) : 0;
+    return usec > 0 ? usec * CLOCK_NSEC_PER_USEC : WATCHDOG_NSEC;
+}
+
 int keeper_run(const char *program, char *const *argv)
 {
     struct keeper keeper = {.program = program,
                             .argv = argv,
                             .store = FDSTORE_NULL,
                             .signal_fd = -1,
-                            .notify_fd = -1};
+                            .notify_fd = -1,
+                            .watchdog_nsec = watchdog_limit()};
     int r = raise_limit();
     r = r != 0 ? r : open_signals(&keeper);
     r = r != 0 ? r : open_notices(&keeper);

@@ -19,8 +19,8 @@ static void parse_line(struct notice *notice, const char *line, size_t n_bytes)
         const char *line;
         bool *flag;
     } flags[] = {
-        {"FDSTORE=1", &notice->wants_put}, {"FDSTOREREMOVE=1", &notice->wants_remove},
-        {"READY=1", &notice->is_ready},    {"WATCHDOG=1", &notice->is_alive},
+        {"FDSTORE=1", &notice->wants_put},    {"FDSTOREREMOVE=1", &notice->wants_remove},
+        {"READY=1", &notice->is_ready},       {"WATCHDOG=1", &notice->is_alive},
         {"STOPPING=1", &notice->is_stopping},
     };
     for (uint32_t i = 0; i < ARRAY_LENGTH(flags); i++) {

@@ -43,7 +43,7 @@ struct core {
     struct stats_page *stats; /* borrowed */
     struct quota *quota;
     struct quota_limits limits;
-    uint64_t derived_fds; /* total_fds_max when the configuration leaves that to us */
+    uint64_t derived_fds;     /* total_fds_max when the configuration leaves that to us */
     struct keep keep;         /* the manager's store of descriptors */
     struct adoption adoption; /* of what it had kept */
     struct store *store;

@@ -24,12 +24,12 @@
 #include "daemon/server/core.h"
 #include "daemon/server/lockfile.h"
 #include "daemon/server/log_sink.h"
-#include "daemon/server/manager.h"
 #include "daemon/server/message_guard.h"
 #include "daemon/server/probe.h"
 #include "daemon/server/reception.h"
 #include "daemon/server/reload.h"
 #include "daemon/server/startup.h"
+#include "daemon/server/supervisor.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
@@ -38,7 +38,7 @@
 #define MESSAGES_A_TURN 64u
 #define TICK_USEC       10000u
 #define STOP_GRACE_USEC 5000000u /* beyond drain_timeout_msec: replies, threads, memory */
-#define LINGER_MSEC     500 /* for ZeroMQ to hand the last replies to the kernel */
+#define LINGER_MSEC     500      /* for ZeroMQ to hand the last replies to the kernel */
 #define TICKS_A_NOTIFY  100u
 #define WATCHDOG_SIGNS  3u /* that the manager could have within its limit */
 
@@ -46,7 +46,7 @@ struct server {
     struct config *config; /* these two: borrowed */
     const struct cmdline *cmdline;
     enum exit_code exit_code;
-    struct manager manager;
+    struct supervisor supervisor;
     char dir[CONFIG_TEXT_BYTES]; /* what is too long for a folder is refused, not cut */
     struct lockfile lockfile;
     struct stats_page *stats;
@@ -56,8 +56,8 @@ struct server {
     struct control control;
     struct startup startup;
     struct probe probe;
-    sd_event_source *more_source; /* defer: messages may wait in the control socket */
-    sd_event_source *tick_source; /* on while loading, holding replies, or stopping */
+    sd_event_source *more_source;     /* defer: messages may wait in the control socket */
+    sd_event_source *tick_source;     /* on while loading, holding replies, or stopping */
     sd_event_source *watchdog_source; /* NULL: the manager does not watch */
     uint64_t watchdog_usec;
     uint32_t n_ticks;
@@ -149,8 +149,8 @@ static int open_sockets(struct server *server)
 {
     mode_t mode = (mode_t)server->config->socket_mode;
     struct lockfile *lockfile = &server->lockfile;
-    int control_fd = manager_socket(&server->manager, lockfile->control_path);
-    int session_fd = manager_socket(&server->manager, lockfile->session_path);
+    int control_fd = supervisor_socket(&server->supervisor, lockfile->control_path);
+    int session_fd = supervisor_socket(&server->supervisor, lockfile->session_path);
     lockfile->has_foreign_sockets = control_fd >= 0 && session_fd >= 0;
     int r = control_open(&server->control, lockfile->control_path, mode, control_fd);
     return r != 0 ? r
@@ -419,7 +419,7 @@ static int set_up(struct server *server, struct reason *why)
 {
     struct keep keep = KEEP_NULL;
     int r = accept_guard_init();
-    r = r != 0 ? r : manager_keep(&server->manager, &keep);
+    r = r != 0 ? r : supervisor_keep(&server->supervisor, &keep);
     r = r != 0 ? r
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
@@ -471,7 +471,7 @@ static void tear_down(struct server *server)
     lockfile_finish(&server->lockfile);
     message_guard_finish();
     accept_guard_finish();
-    manager_finish(&server->manager);
+    supervisor_finish(&server->supervisor);
 }
 
 enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
@@ -485,7 +485,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     server->config = config;
     server->cmdline = cmdline;
     server->lockfile = LOCKFILE_NULL;
-    int r = manager_take(&server->manager);
+    int r = supervisor_take(&server->supervisor);
     if (config->socket_dir[0] != '\0') {
         memcpy(server->dir, config->socket_dir, sizeof(config->socket_dir));
     } else {

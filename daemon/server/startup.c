@@ -88,8 +88,8 @@ static int poll_job(const struct startup *startup, const char *item, struct reas
 static int poll_configured(struct startup *startup, struct reason *why)
 {
     int r = startup->job_id == 0 ? start_configured(startup, why) : 0;
-    return r != 0 ? r : poll_job(startup, startup->core->config->models.items[startup->i_model],
-                                 why);
+    return r != 0 ? r
+                  : poll_job(startup, startup->core->config->models.items[startup->i_model], why);
 }
 
 /* What was kept and lost is loaded as far as it can be: nobody configured it, so it cannot be what

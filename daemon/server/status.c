@@ -107,11 +107,10 @@ static json_t *model_object(const struct msg_model *model)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s}", "name", model->name,
                      "path", text(model->path), "device", model->device, "state", model->state,
-                     "origin", model->origin,
-                     "generation", integer(model->generation), "weights", (int)model->n_weights,
-                     "packed_bytes", integer(model->packed_bytes), "load_seconds",
-                     model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
-                     dtype_name(model->act_dtype));
+                     "origin", model->origin, "generation", integer(model->generation), "weights",
+                     (int)model->n_weights, "packed_bytes", integer(model->packed_bytes),
+                     "load_seconds", model->load_seconds, "warnings", (int)model->n_warnings,
+                     "act_dtype", dtype_name(model->act_dtype));
 }
 
 static json_t *model_array(const struct core *core)
@@ -256,9 +255,10 @@ char *status_document(const struct core *core, const struct session_table *table
         "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
         GEMMD_VERSION, "protocol", (int)SIDE_VERSION_MAX, "pid", (int)getpid(), "uptime_seconds",
         seconds(clock_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
-        "start", start_object(core), "devices", device_array(core), "models", model_array(core), "resident",
-        resident_object(core), "jobs", job_array(core), "sessions", session_array(table), "quotas",
-        quota_object(core), "fds", fd_object(), "counters", counter_object(&core->counters));
+        "start", start_object(core), "devices", device_array(core), "models", model_array(core),
+        "resident", resident_object(core), "jobs", job_array(core), "sessions",
+        session_array(table), "quotas", quota_object(core), "fds", fd_object(), "counters",
+        counter_object(&core->counters));
     if (document == NULL) {
         return NULL;
     }

@@ -21,7 +21,8 @@ struct adoption {
     uint64_t n_bytes;
     double seconds;        /* all of it */
     double digest_seconds; /* of these, reading the bytes over */
-    struct loader_request *jobs; /* owned: a LOAD for what was lost, a RELOAD for what has changed */
+    struct loader_request
+        *jobs; /* owned: a LOAD for what was lost, a RELOAD for what has changed */
     uint32_t n_jobs;
 };
 
@@ -31,6 +32,5 @@ struct adoption {
  * anything is loaded. Return: 0, -ENOMEM, or STATUS_EXISTS while another process serves what was
  * kept: then nothing was touched. */
 int adopt_kept(struct keep *keep, struct store *store, struct device *const *devices,
-               uint32_t n_devices, struct adoption *ret_adoption,
-               struct reason *why) GD_MUST_CHECK;
+               uint32_t n_devices, struct adoption *ret_adoption, struct reason *why) GD_MUST_CHECK;
 void adoption_finish(struct adoption *adoption);

@@ -23,7 +23,7 @@ struct manifest_header {
     char magic[8];
     uint32_t format;
     uint32_t reserved;
-    uint64_t text_bytes; /* of the JSON behind this, zeros up to a multiple of 8 included */
+    uint64_t text_bytes;     /* of the JSON behind this, zeros up to a multiple of 8 included */
     struct gk_digest digest; /* of those */
 };
 
@@ -70,9 +70,9 @@ static json_t *sources_array(const struct sources *sources)
     json_t *array = json_array();
     for (uint32_t i = 0; i < sources->n; i++) {
         const struct source_file *file = &sources->items[i];
-        (void)json_array_append_new(array, json_pack("[s,I,I]", file->path,
-                                                     (json_int_t)file->size_bytes,
-                                                     (json_int_t)file->mtime_nsec));
+        (void)json_array_append_new(array,
+                                    json_pack("[s,I,I]", file->path, (json_int_t)file->size_bytes,
+                                              (json_int_t)file->mtime_nsec));
     }
     return array;
 }
@@ -94,10 +94,10 @@ static json_t *model_object(const struct model *model)
                      model->name, "path", model->path, "device", device_identity(model->device),
                      "tp_rank", (json_int_t)model->shaping.tp_rank, "tp_size",
                      (json_int_t)model->shaping.tp_size, "fuse", model->shaping.fuse, "split",
-                     model->shaping.split, "generation", (json_int_t)model->generation,
-                     "act_dtype", (int)model->act_dtype, "load_seconds", model->load_seconds,
-                     "warnings", warnings_array(model), "sources", sources_array(&model->sources),
-                     "weights", weights_array(model));
+                     model->shaping.split, "generation", (json_int_t)model->generation, "act_dtype",
+                     (int)model->act_dtype, "load_seconds", model->load_seconds, "warnings",
+                     warnings_array(model), "sources", sources_array(&model->sources), "weights",
+                     weights_array(model));
 }
 
 static char *model_text(const struct model *model)

@@ -53,5 +53,5 @@ void manifest_finish(struct manifest *manifest); /* safe on MANIFEST_NULL */
 /* manifest_model() - the model on that device, its weights without memory: packed has the size
  * alone. STATUS_VERSION when this build packs one of them otherwise; STATUS_BAD_MESSAGE; -ENOMEM.
  */
-int manifest_model(const struct manifest *manifest, struct device *device,
-                   struct model **ret_model, struct reason *why) GD_MUST_CHECK;
+int manifest_model(const struct manifest *manifest, struct device *device, struct model **ret_model,
+                   struct reason *why) GD_MUST_CHECK;

@@ -34,7 +34,7 @@ struct weight {
     enum dtype act_dtype;
     struct device *device;
     struct region packed;
-    struct gk_digest digest; /* of packed, once keep_digest() has taken it */
+    struct gk_digest digest;     /* of packed, once keep_digest() has taken it */
     _Atomic uint64_t n_requests; /* served so far; a reload carries it over */
 
     struct stats_model *stats; /* its model's figures; NULL: nobody counts */

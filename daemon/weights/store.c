@@ -35,7 +35,7 @@ struct store {
     uint64_t last_model_id; /* this and below: under writers */
     uint64_t last_generation;
     struct tally *tally;
-    const struct keep *keep; /* NULL: nothing is kept */
+    const struct keep *keep;  /* NULL: nothing is kept */
     struct stats_page *stats; /* borrowed; NULL: nobody counts */
 };
 

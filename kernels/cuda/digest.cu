@@ -1,5 +1,6 @@
-/* digest.cu - the digest of gk/digest.h at the speed of memory. Every thread mixes pairs of words, several loads in flight, then warps
- * add up by shuffles and one atomic each: sums and exclusive ors come out the same in any order. */
+/* digest.cu - the digest of gk/digest.h at the speed of memory. Every thread mixes pairs of words,
+ * several loads in flight, then warps add up by shuffles and one atomic each: sums and exclusive
+ * ors come out the same in any order. */
 #include "gk/cuda.h"
 
 #include <cuda_runtime.h>

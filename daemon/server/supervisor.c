@@ -1,5 +1,5 @@
-/* manager.c - see manager.h. */
-#include "daemon/server/manager.h"
+/* supervisor.c - see supervisor.h. */
+#include "daemon/server/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,34 +13,35 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 
-int manager_take(struct manager *ret_manager)
+int supervisor_take(struct supervisor *ret_supervisor)
 {
     char **names = NULL;
     int n = sd_listen_fds_with_names(1, &names);
     if (n < 0) {
         return err_raise(n);
     }
-    struct manager manager = {.items = calloc((size_t)n + 1, sizeof(*manager.items))};
-    if (manager.items == NULL) {
+    struct supervisor supervisor = {.items = calloc((size_t)n + 1, sizeof(*supervisor.items))};
+    if (supervisor.items == NULL) {
         return err_raise(-ENOMEM);
     }
     for (int i = 0; i < n; i++) {
-        manager.items[i] = (struct manager_fd){.name = names[i], .fd = SD_LISTEN_FDS_START + i};
-        manager.n++;
+        supervisor.items[i] =
+            (struct supervisor_fd){.name = names[i], .fd = SD_LISTEN_FDS_START + i};
+        supervisor.n++;
     }
     free(names);
-    *ret_manager = manager;
+    *ret_supervisor = supervisor;
     return 0;
 }
 
-void manager_finish(struct manager *manager)
+void supervisor_finish(struct supervisor *supervisor)
 {
-    for (uint32_t i = 0; i < manager->n; i++) {
-        free(manager->items[i].name);
-        cleanup_fd(&manager->items[i].fd);
+    for (uint32_t i = 0; i < supervisor->n; i++) {
+        free(supervisor->items[i].name);
+        cleanup_fd(&supervisor->items[i].fd);
     }
-    free(manager->items);
-    *manager = MANAGER_NULL;
+    free(supervisor->items);
+    *supervisor = SUPERVISOR_NULL;
 }
 
 /* ---- sockets -----------------------------------------------------------------------------------
@@ -55,16 +56,17 @@ static bool listens_at(int fd, const char *path)
            strncmp(address.sun_path, path, sizeof(address.sun_path)) == 0;
 }
 
-int manager_socket(struct manager *manager, const char *path)
+int supervisor_socket(struct supervisor *supervisor, const char *path)
 {
-    for (uint32_t i = 0; i < manager->n; i++) {
-        int fd = manager->items[i].fd;
+    int found = -1;
+    for (uint32_t i = 0; i < supervisor->n && found < 0; i++) {
+        int fd = supervisor->items[i].fd;
         if (fd >= 0 && listens_at(fd, path) &&
             fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0) {
-            return steal_fd(&manager->items[i].fd);
+            found = steal_fd(&supervisor->items[i].fd);
         }
     }
-    return -1;
+    return found;
 }
 
 /* ---- the store ---------------------------------------------------------------------------------
@@ -91,7 +93,7 @@ static bool is_kept_name(const char *name)
            strlen(name) < KEEP_NAME_BYTES;
 }
 
-int manager_keep(struct manager *manager, struct keep *ret_keep)
+int supervisor_keep(struct supervisor *supervisor, struct keep *ret_keep)
 {
     static const struct keep_ops ops = {.put = put, .drop = drop};
     struct keep keep = {.ops = getenv("NOTIFY_SOCKET") != NULL ? &ops : NULL};
@@ -99,12 +101,12 @@ int manager_keep(struct manager *manager, struct keep *ret_keep)
     if (keep.ops == NULL) {
         return 0;
     }
-    keep.found = calloc((size_t)manager->n + 1, sizeof(*keep.found));
+    keep.found = calloc((size_t)supervisor->n + 1, sizeof(*keep.found));
     if (keep.found == NULL) {
         return err_raise(-ENOMEM);
     }
-    for (uint32_t i = 0; i < manager->n; i++) {
-        struct manager_fd *item = &manager->items[i];
+    for (uint32_t i = 0; i < supervisor->n; i++) {
+        struct supervisor_fd *item = &supervisor->items[i];
         if (item->fd >= 0 && is_kept_name(item->name)) {
             struct keep_found *found = &keep.found[keep.n_found++];
             (void)snprintf(found->name, sizeof(found->name), "%s", item->name);
