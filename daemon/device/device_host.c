@@ -146,7 +146,7 @@ static int host_compute(struct device_host *host, struct device_launch *launch)
     if (workspace_bytes != 0 && launch->gk.workspace == NULL) {
         return STATUS_DEVICE_ERROR;
     }
-    host_run(host->pool, host->base.n_threads, launch->kernel, &launch->gk);
+    host_run_launch(host->pool, host->base.n_threads, launch->kernel, &launch->gk);
     return 0;
 }
 
