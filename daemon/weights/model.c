@@ -86,6 +86,15 @@ int weight_select(const struct weight *weight, const struct gk_problem *problem,
     return 0;
 }
 
+void weight_count(struct weight *weight, uint64_t n_rows)
+{
+    atomic_fetch_add_explicit(&weight->n_requests, 1, memory_order_relaxed);
+    if (weight->stats) {
+        atomic_fetch_add_explicit(&weight->stats->n_requests, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&weight->stats->n_rows, n_rows, memory_order_relaxed);
+    }
+}
+
 void weight_retire(struct weight *weight)
 {
     atomic_fetch_add(&weight->tally->retired_bytes, weight->packed.size_bytes);

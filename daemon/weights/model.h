@@ -13,6 +13,7 @@
 #include "ipc/base/check.h"
 #include "ipc/msg.h"
 #include "ipc/shm.h"
+#include "ipc/stats.h"
 
 /* Bytes of retired generations. Shared by a store and every weight that it ever published, because
  * weights may outlive the store. */
@@ -35,7 +36,8 @@ struct weight {
     _Atomic(struct tuning *) tuning; /* a reference; NULL until kernels were measured */
     _Atomic uint64_t n_requests;     /* served so far; a reload carries it over */
 
-    struct tally *tally; /* of the store that published it, or NULL */
+    struct stats_model *stats; /* its model's figures; NULL: nobody counts */
+    struct tally *tally;       /* of the store that published it, or NULL */
     _Atomic bool is_retired;
 };
 
@@ -69,6 +71,9 @@ struct weight *weight_unref(struct weight *weight);
  * gk_select()'s. Return as there. */
 int weight_select(const struct weight *weight, const struct gk_problem *problem,
                   const struct gk_kernel **ret_kernel, struct reason *why) GD_MUST_CHECK;
+
+/* weight_count() - one more request served by it, of so many rows. Any thread. */
+void weight_count(struct weight *weight, uint64_t n_rows);
 
 /* weight_retire() - nobody will be given this weight any more: its bytes count as retired until the
  * last reference goes. Before the store drops its own reference. */
