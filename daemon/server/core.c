@@ -163,6 +163,22 @@ static int apply_wishes(const struct config *config, struct reason *why)
     return r;
 }
 
+static int add_loader(struct core *core)
+{
+    const struct config *config = core->config;
+    struct tuner *tuner = NULL;
+    char path[CONFIG_TEXT_BYTES];
+    config_tuning_file(config, path, sizeof(path));
+    int r = strcmp(config->tuning, "no") == 0
+                ? 0
+                : tuner_new(path, strcmp(config->tuning, "yes") == 0, &tuner);
+    r = r != 0 ? r : loader_new(core->store, tuner, &core->loader);
+    if (r != 0) {
+        (void)tuner_free(tuner);
+    }
+    return r;
+}
+
 int core_init(struct core *core, const struct config *config, struct stats_page *stats,
               struct keep *keep, struct reason *why)
 {
@@ -178,7 +194,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
         store_count_in(core->store, stats);
         store_set_keep(core->store, &core->keep);
     }
-    r = r != 0 ? r : loader_new(core->store, &core->loader);
+    r = r != 0 ? r : add_loader(core);
     r = r != 0 ? r : apply_wishes(config, why);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {
@@ -200,8 +216,12 @@ int core_adopt(struct core *core, struct reason *why)
     if (core->keep.n_found == 0) {
         return 0;
     }
-    return adopt_kept(&core->keep, core->store, core->devices, core->n_devices, &core->adoption,
-                      why);
+    int r =
+        adopt_kept(&core->keep, core->store, core->devices, core->n_devices, &core->adoption, why);
+    if (r == 0) {
+        loader_tune(core->loader);
+    }
+    return r;
 }
 
 /* ---- the end -----------------------------------------------------------------------------------
