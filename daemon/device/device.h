@@ -124,6 +124,7 @@ struct device {
     bool has_mps;          /* a GPU whose MPS server this process is a client of */
     uint64_t region_align; /* regions are whole multiples of it */
     double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
+    double launch_usec;    /* what the shortest launch of a chain takes */
     struct fault fault;    /* for tests */
 };
 
