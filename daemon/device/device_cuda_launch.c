@@ -69,16 +69,13 @@ static int enqueue_kernel(struct device_cuda *cuda, const struct device_launch *
     return error == cudaSuccess ? 0 : cuda_fail(cuda, error, launch->kernel->name, NULL);
 }
 
-/* The first write waits until all that the launch wrote is there to be seen; the others follow it
- * in order and need not ask again. */
-static CUstreamBatchMemOpParams write_of(CUdeviceptr address, uint32_t value, bool is_first)
+/* Behind everything that was written before it. */
+static CUstreamBatchMemOpParams write_of(CUdeviceptr address, uint32_t value)
 {
-    return (CUstreamBatchMemOpParams){
-        .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
-                       .address = address,
-                       .value = value,
-                       .flags = is_first ? CU_STREAM_WRITE_VALUE_DEFAULT
-                                         : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}};
+    return (CUstreamBatchMemOpParams){.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                                     .address = address,
+                                                     .value = value,
+                                                     .flags = CU_STREAM_WRITE_VALUE_DEFAULT}};
 }
 
 /* Append the launch, the clients' signals and its ticket to the stream. 0 or a status. */
@@ -91,9 +88,9 @@ static int enqueue(struct device_cuda *cuda, const struct device_launch *launch,
     CUstreamBatchMemOpParams writes[GK_BATCH_ROWS_MAX + 1];
     uint32_t n_writes = 0;
     for (uint32_t i = 0; i < launch->n_signals; i++) {
-        writes[n_writes++] = write_of(launch->signals[i].address, launch->signals[i].value, i == 0);
+        writes[n_writes++] = write_of(launch->signals[i].address, launch->signals[i].value);
     }
-    writes[n_writes] = write_of(cuda->flag_address, ticket, n_writes == 0);
+    writes[n_writes] = write_of(cuda->flag_address, ticket);
     CUresult error = cuda->driver->cuStreamBatchMemOp(cuda->stream, n_writes + 1, writes, 0);
     return error == CUDA_SUCCESS ? 0 : cuda_fail_driver(cuda, error, "a launch's end", NULL);
 }

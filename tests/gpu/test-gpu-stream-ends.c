@@ -140,11 +140,14 @@ static bool child_that_stalls(uint32_t i_child)
     struct held stalled, other;
     bool is_right = held_init(&stalled, client) && held_init(&other, client) &&
                     hold_enqueue(stalled.word, stalled.chain.cuda_stream) == 0;
+    double begin = fixture_now();
     stalled.chain.gemm.timeout_usec = 200000;
     is_right = is_right && chain_steps(&stalled.chain, N_IN_FLIGHT + i_child) &&
                chain_steps(&other.chain, 3 * N_IN_FLIGHT) &&
                ends_with(&other.chain, GEMMD_OK, NULL) &&
                gemmd_gemm(client, &other.chain.gemm) == GEMMD_OK;
+    (void)fprintf(stderr, "note: %u steps beside a stalled stream took %.0f ms\n", 3 * N_IN_FLIGHT,
+                  (fixture_now() - begin) * 1e3);
     fixture_sleep(0.5);
     is_right = is_right && cudaStreamQuery(stalled.chain.cuda_stream) == cudaErrorNotReady;
     let_go(&stalled);
