@@ -21,6 +21,7 @@
 #define CONFIG_DEVICES_MAX    16u
 #define CONFIG_MODELS_MAX     64u
 #define CONFIG_ADMINS_MAX     32u
+#define CONFIG_KERNELS_MAX    32u
 #define CONFIG_FILE_BYTES_MAX (1024u * 1024u)
 #define CONFIG_OPTIONS_MAX    64u
 
@@ -37,6 +38,10 @@ struct config {
     struct config_list models;        /* NAME=PATH */
     struct config_list model_options; /* NAME: KEY=VALUE ...; see model_options.h */
     struct config_list admin_uids;
+    struct config_list kernels_disabled;
+    struct config_list kernels_preferred;
+    char tuning[CONFIG_WORD_BYTES]; /* auto, yes, no */
+    char tuning_file[CONFIG_TEXT_BYTES];
     uint64_t socket_mode;
     uint64_t threads;
     uint64_t batching;
@@ -110,6 +115,11 @@ int config_check(const struct config *config, struct reason *why) GD_MUST_CHECK;
 /* config_default_socket_dir() - $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd:
  * the rule of the client library. */
 void config_default_socket_dir(char *text, size_t size_bytes);
+
+/* config_tuning_file() - where measurements of kernels are kept: tuning_file, else
+ * $STATE_DIRECTORY/tuning, $XDG_CACHE_HOME/gemmd/tuning or $HOME/.cache/gemmd/tuning; "": nowhere.
+ */
+void config_tuning_file(const struct config *config, char *text, size_t size_bytes);
 
 /* config_split_model() - NAME=PATH; the name ends at the first '='. */
 int config_split_model(const char *item, char *ret_name, size_t name_bytes, const char **ret_path,

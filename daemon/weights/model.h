@@ -8,10 +8,12 @@
 #include <stdint.h>
 
 #include "daemon/device/device.h"
+#include "daemon/weights/tuning.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/msg.h"
 #include "ipc/shm.h"
+#include "ipc/stats.h"
 
 /* Bytes of retired generations. Shared by a store and every weight that it ever published, because
  * weights may outlive the store. */
@@ -31,9 +33,11 @@ struct weight {
     enum dtype act_dtype;
     struct device *device;
     struct region packed;
-    _Atomic uint64_t n_requests; /* served so far; a reload carries it over */
+    _Atomic(struct tuning *) tuning; /* a reference; NULL until kernels were measured */
+    _Atomic uint64_t n_requests;     /* served so far; a reload carries it over */
 
-    struct tally *tally; /* of the store that published it, or NULL */
+    struct stats_model *stats; /* its model's figures; NULL: nobody counts */
+    struct tally *tally;       /* of the store that published it, or NULL */
     _Atomic bool is_retired;
 };
 
@@ -62,6 +66,14 @@ struct tally *tally_unref(struct tally *tally);
 int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
 struct weight *weight_ref(struct weight *weight);
 struct weight *weight_unref(struct weight *weight);
+
+/* weight_select() - the kernel for a problem of that weight: the fastest one measured, else
+ * gk_select()'s. Return as there. */
+int weight_select(const struct weight *weight, const struct gk_problem *problem,
+                  const struct gk_kernel **ret_kernel, struct reason *why) GD_MUST_CHECK;
+
+/* weight_count() - one more request served by it, of so many rows. Any thread. */
+void weight_count(struct weight *weight, uint64_t n_rows);
 
 /* weight_retire() - nobody will be given this weight any more: its bytes count as retired until the
  * last reference goes. Before the store drops its own reference. */
