@@ -14,10 +14,19 @@
 
 struct device;
 
+/* A word in the device's memory that says that a launch is done; see ipc/order.h. */
+struct device_signal {
+    uint64_t address;
+    uint32_t value;
+};
+
 /* One launch of one batch. Memory belongs to the worker and stays put until the launch is done. */
 struct device_launch {
     const struct gk_kernel *kernel;
-    struct gk_launch gk; /* workspace is filled in by the device */
+    struct gk_launch gk;                 /* workspace is filled in by the device */
+    const struct device_signal *signals; /* (n_signals), written by the device behind the products,
+                                            before poll() tells; 0 on host */
+    uint32_t n_signals;
     uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
                             and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
@@ -44,6 +53,16 @@ struct device_place {
 };
 
 enum device_access { DEVICE_READ, DEVICE_WRITE };
+
+/* What is timed: one kernel at one problem, over packed weights that are taken in turn, so that
+ * they come from memory and not from a cache. */
+struct device_trial {
+    const struct gk_kernel *kernel;
+    struct gk_problem problem; /* x as floats: F32, F16, BF16 */
+    const void *const *packed; /* (n_packed), of the problem's desc and layout */
+    uint32_t n_packed;
+    uint32_t budget_usec; /* about how long all of it may take; at least a few launches are made */
+};
 
 struct device_ops {
     enum gk_device_kind kind;
@@ -87,6 +106,9 @@ struct device_ops {
      * host kernels are run. See device_run_alone(). Any thread. */
     int (*run_alone)(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why);
+    /* See device_time(). */
+    int (*time)(struct device *device, const struct device_trial *trial, double *ret_usec,
+                struct reason *why);
 };
 
 struct device {
@@ -99,8 +121,10 @@ struct device {
     uint32_t n_threads;
     uint32_t cuda_arch; /* gk_problem.cuda_arch */
     uint32_t launches_max;
+    bool has_mps;          /* a GPU whose MPS server this process is a client of */
     uint64_t region_align; /* regions are whole multiples of it */
     double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
+    double launch_usec;    /* what the shortest launch of a chain takes */
     struct fault fault;    /* for tests */
 };
 
@@ -131,6 +155,12 @@ int device_view_end(struct device *device, const struct region *region, enum dev
  * or a status. */
 int device_run_alone(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
+
+/* device_time() - microseconds a launch, launches back to back, the median of a few rounds; x is
+ * pseudo-random. Apart from the worker's launches, which share the device meanwhile and make it
+ * slower. Any thread. 0, negative errno, NO_SPACE, or a status of the device. */
+int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,
+                struct reason *why) GD_MUST_CHECK;
 
 /* device_place_of() - which memory a region is. 0 or negative errno. Any thread. */
 int device_place_of(struct device *device, const struct region *region,
