@@ -7,13 +7,14 @@
 #include <string.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/http.h"
 #include "gk/gk.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-/* Kept free for loads, status and the like when the limit is derived. */
-#define FDS_OF_OUR_OWN 32u
+/* Kept free for loads, readers of the status and the like when the limit is derived. */
+#define FDS_OF_OUR_OWN (32u + HTTP_FDS)
 
 const char *core_phase_name(enum core_phase phase)
 {

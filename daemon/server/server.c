@@ -28,6 +28,7 @@
 #include "daemon/server/probe.h"
 #include "daemon/server/reception.h"
 #include "daemon/server/reload.h"
+#include "daemon/server/site.h"
 #include "daemon/server/startup.h"
 #include "daemon/server/supervisor.h"
 #include "ipc/base/clock.h"
@@ -40,7 +41,7 @@
 #define STOP_GRACE_USEC 5000000u /* beyond drain_timeout_msec: replies, threads, memory */
 #define LINGER_MSEC     500      /* for ZeroMQ to hand the last replies to the kernel */
 #define TICKS_A_NOTIFY  100u
-#define WATCHDOG_SIGNS  3u /* that the manager could have within its limit */
+#define WATCHDOG_SIGNS  3u /* that the supervisor could have within its limit */
 
 struct server {
     struct config *config; /* these two: borrowed */
@@ -55,10 +56,11 @@ struct server {
     struct reception reception;
     struct control control;
     struct startup startup;
-    struct probe probe;
+    struct probe probes[CONFIG_DEVICES_MAX]; /* by device */
+    struct site site;
     sd_event_source *more_source;     /* defer: messages may wait in the control socket */
     sd_event_source *tick_source;     /* on while loading, holding replies, or stopping */
-    sd_event_source *watchdog_source; /* NULL: the manager does not watch */
+    sd_event_source *watchdog_source; /* NULL: the supervisor does not watch */
     uint64_t watchdog_usec;
     uint32_t n_ticks;
     uint64_t stop_deadline_nsec;
@@ -103,7 +105,7 @@ static void tick_on(struct server *server)
     (void)sd_event_source_set_enabled(server->tick_source, SD_EVENT_ONESHOT);
 }
 
-/* ---- the manager's watchdog --------------------------------------------------------------------
+/* ---- the watchdog ------------------------------------------------------------------------------
  */
 
 /* A sign of life is one of every worker: each has come round its loop since it was asked last. */
@@ -181,23 +183,40 @@ static void serve(struct server *server)
     (void)sd_notify(0, "READY=1\nSTATUS=serving");
 }
 
-static void begin_probe(struct server *server)
+static bool is_probing(const struct server *server)
 {
-    struct reason why = REASON_NULL;
-    bool is_under_way = false;
-    int r = probe_begin(&server->probe, &server->core, &is_under_way, &why);
-    if (r != 0) {
-        server_end(server, tell_failure(r, &why, "cannot probe the device"));
-        return;
+    for (uint32_t i = 0; i < server->core.n_devices; i++) {
+        if (server->probes[i].state == PROBE_ASKED) {
+            return true;
+        }
     }
-    if (!is_under_way) {
+    return false;
+}
+
+/* Every device with something to compute has to compute it before anybody is let in. */
+static void begin_probes(struct server *server)
+{
+    for (uint32_t i = 0; i < server->core.n_devices; i++) {
+        struct reason why = REASON_NULL;
+        bool is_under_way = false;
+        int r = server->probes[i].state == PROBE_IDLE
+                    ? probe_begin(&server->probes[i], &is_under_way, &why)
+                    : 0;
+        if (r != 0) {
+            server_end(server, tell_failure(r, &why, "cannot probe the device"));
+            return;
+        }
+    }
+    if (!is_probing(server)) {
         serve(server);
     }
 }
 
-static void on_probe_reply(struct server *server, const struct request_result *result)
+static void on_probe_reply(struct server *server, struct probe *probe,
+                           const struct request_result *result)
 {
-    probe_finish(&server->probe);
+    probe_on_reply(probe, result);
+    site_on_probe(&server->site);
     if (server->core.phase != CORE_STARTING) {
         return;
     }
@@ -206,7 +225,9 @@ static void on_probe_reply(struct server *server, const struct request_result *r
         server_end(server, EXIT_CODE_FAILED);
         return;
     }
-    serve(server);
+    if (!is_probing(server)) {
+        serve(server);
+    }
 }
 
 static void notify_loading(const struct server *server)
@@ -231,7 +252,7 @@ static void poll_startup(struct server *server)
         server_end(server, tell_failure(r, &why, "cannot load"));
         return;
     }
-    begin_probe(server);
+    begin_probes(server);
 }
 
 /* ---- stopping ----------------------------------------------------------------------------------
@@ -299,15 +320,21 @@ static int on_tick(GD_UNUSED sd_event_source *source, GD_UNUSED uint64_t usec, v
 
 static void on_letter(struct server *server, const struct mail *mail)
 {
+    struct probe *probe = probe_of(server->probes, mail->session_id);
     switch (mail->kind) {
     case MAIL_REPLY:
-        if (mail->session_id == PROBE_SESSION_ID) {
-            on_probe_reply(server, &mail->result);
+        if (probe != NULL) {
+            on_probe_reply(server, probe, &mail->result);
             return;
         }
         control_on_reply(&server->control, mail->session_id, &mail->result);
         return;
     case MAIL_DETACHED:
+        if (probe != NULL) {
+            probe_on_detached(probe);
+            site_on_probe(&server->site);
+            return;
+        }
         reception_on_detached(&server->reception, mail->session_id);
         return;
     case MAIL_FATAL:
@@ -344,9 +371,24 @@ static int on_more(GD_UNUSED sd_event_source *source, GD_UNUSED void *userdata)
     return 0; /* the turn itself is what was wanted: the post source follows */
 }
 
+/* What readers of the page learn of the main thread; of the rest, each worker tells. */
+static void publish(const struct server *server)
+{
+    struct stats_main *stats = &server->stats->main;
+    uint64_t held[QUOTA_KINDS];
+    uint32_t n_users;
+    quota_totals(server->core.quota, held, &n_users);
+    stats_set(&stats->phase, server->core.phase);
+    stats_set(&stats->turn_nsec, clock_now_nsec());
+    stats_set(&stats->n_sessions, held[QUOTA_SESSIONS]);
+    stats_set(&stats->n_buffers, held[QUOTA_BUFFERS]);
+    stats_set(&stats->buffer_bytes, held[QUOTA_BYTES]);
+}
+
 static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
 {
     struct server *server = userdata;
+    publish(server);
     if (control_pump(&server->control, MESSAGES_A_TURN)) {
         (void)sd_event_source_set_enabled(server->more_source, SD_EVENT_ONESHOT);
     }
@@ -415,6 +457,16 @@ void server_block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+/* Open from now on: who watches the loading of models is told how it goes. */
+static int open_site(struct server *server)
+{
+    int r = site_init(&server->site, &server->core, &server->reception.table, server->probes,
+                      server->event);
+    return r != 0 ? r
+                  : site_open(&server->site, server->lockfile.status_path,
+                              (mode_t)server->config->socket_mode, server->config->status_port);
+}
+
 static int set_up(struct server *server, struct reason *why)
 {
     struct keep keep = KEEP_NULL;
@@ -435,11 +487,15 @@ static int set_up(struct server *server, struct reason *why)
         return r;
     }
     server->startup.core = &server->core;
+    for (uint32_t i = 0; i < server->core.n_devices; i++) {
+        probe_init(&server->probes[i], &server->core, i);
+    }
     reception_init(&server->reception, &server->core, server->event);
     r = control_init(&server->control, &server->core, &server->reception.table);
     server->control.on_overflow = on_overflow;
     server->control.arg = &server->reception;
-    return r != 0 ? r : add_sources(server);
+    r = r != 0 ? r : add_sources(server);
+    return r != 0 ? r : open_site(server);
 }
 
 /* The workers end first; what they had to say then is still told; then sockets, sessions, the rest.
@@ -456,7 +512,10 @@ static void tear_down(struct server *server)
         sock_linger(&server->control.sock, LINGER_MSEC);
     }
     control_finish(&server->control);
-    probe_finish(&server->probe);
+    site_finish(&server->site);
+    for (uint32_t i = 0; i < CONFIG_DEVICES_MAX; i++) {
+        probe_finish(&server->probes[i]);
+    }
     if (server->reception.core != NULL) {
         reception_finish(&server->reception);
     }

@@ -256,10 +256,24 @@ static int publish_at(struct store *store, uint32_t place, struct model *model)
     return 0;
 }
 
+/* Under writers. */
+static void note_totals(struct store *store)
+{
+    struct store_totals totals;
+    if (!store->stats) {
+        return;
+    }
+    store_totals(store, &totals);
+    stats_set(&store->stats->store.n_models, totals.n_models);
+    stats_set(&store->stats->store.n_weights, totals.n_weights);
+    stats_set(&store->stats->store.packed_bytes, totals.packed_bytes);
+}
+
 int store_publish(struct store *store, struct model *model)
 {
     pthread_mutex_lock(&store->writers);
     int r = publish_at(store, find_place(store, model->name, strlen(model->name)), model);
+    note_totals(store);
     pthread_mutex_unlock(&store->writers);
     return r;
 }
@@ -275,6 +289,7 @@ int store_replace(struct store *store, struct model *model, struct reason *why)
         r = reason_set(why, STATUS_NOT_FOUND, "model '%s' has been unloaded meanwhile",
                        model->name);
     }
+    note_totals(store);
     pthread_mutex_unlock(&store->writers);
     return r;
 }
@@ -290,6 +305,7 @@ int store_unpublish(struct store *store, const char *name, struct reason *why)
         store->models[place] = store->models[--store->n_models];
     }
     pthread_mutex_unlock(&store->mutex);
+    note_totals(store);
     pthread_mutex_unlock(&store->writers);
     if (!before) {
         return reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", name);
