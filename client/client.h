@@ -294,6 +294,7 @@ struct resend {
     uint32_t n_weights;
 };
 
+/* resend_init() - nothing prepared; resend_finish() is safe from then on. */
 void resend_init(struct resend *resend);
 void resend_finish(struct resend *resend);
 int resend_prepare(struct gemmd_client *client, struct resend *resend) GD_MUST_CHECK;
