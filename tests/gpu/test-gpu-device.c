@@ -77,12 +77,12 @@ static void test_regions(void **state)
 static void test_digests(void **state)
 {
     (void)state;
-    enum { N = 5 };
+    enum { N_REGIONS = 5 };
     struct reason why = REASON_NULL;
-    struct region regions[N];
-    const struct region *all[N];
-    struct gk_digest found[N];
-    for (uint32_t i = 0; i < N; i++) {
+    struct region regions[N_REGIONS];
+    const struct region *all[N_REGIONS];
+    struct gk_digest found[N_REGIONS];
+    for (uint32_t i = 0; i < N_REGIONS; i++) {
         uint64_t *words;
         struct gk_digest expected = {0, 0};
         all[i] = &regions[i];
@@ -99,12 +99,12 @@ static void test_digests(void **state)
         assert_true(gk_digest_is_same(&found[i], &expected));
     }
     uint8_t *bytes;
-    struct gk_digest flipped[N];
+    struct gk_digest flipped[N_REGIONS];
     assert_int_equal(device_view_begin(device, &regions[3], DEVICE_READ, (void **)&bytes, &why), 0);
     bytes[regions[3].size_bytes - 1] ^= 1;
     assert_int_equal(device_view_end(device, &regions[3], DEVICE_WRITE, &why), 0);
-    assert_int_equal(device_digest(device, all, N, flipped, &why), 0);
-    for (uint32_t i = 0; i < N; i++) {
+    assert_int_equal(device_digest(device, all, N_REGIONS, flipped, &why), 0);
+    for (uint32_t i = 0; i < N_REGIONS; i++) {
         assert_int_equal(gk_digest_is_same(&found[i], &flipped[i]), i != 3);
         device->ops->region_free(device, &regions[i]);
     }
