@@ -72,24 +72,31 @@ static bool add_rows(uint32_t m, struct msg_bench *request)
     return true;
 }
 
-/* "1,3,8..64": numbers, and runs of doublings */
+/* "3", or "8..64": doublings */
+static bool take_run(const char *text, struct msg_bench *request, const char **ret_end)
+{
+    uint32_t first, last;
+    bool is_good = take_number(text, &first, ret_end);
+    last = first;
+    if (is_good && strncmp(*ret_end, "..", 2) == 0) {
+        is_good = take_number(*ret_end + 2, &last, ret_end);
+    }
+    for (uint64_t m = first; is_good && m <= last; m *= 2) {
+        is_good = add_rows((uint32_t)m, request);
+    }
+    return is_good;
+}
+
+/* "1,3,8..64" */
 static int parse_rows(const char *text, struct msg_bench *request)
 {
     const char *at = text;
-    bool is_good = *text != '\0';
     request->n_m = 0;
-    while (is_good && *at != '\0') {
-        uint32_t first, last;
-        is_good = take_number(at, &first, &at);
-        last = first;
-        if (is_good && strncmp(at, "..", 2) == 0) {
-            is_good = take_number(at + 2, &last, &at);
-        }
-        for (uint64_t m = first; is_good && m <= last; m *= 2) {
-            is_good = add_rows((uint32_t)m, request);
-        }
-        is_good = is_good && (*at == '\0' || *at++ == ',');
+    bool is_good = take_run(at, request, &at);
+    while (is_good && *at == ',') {
+        is_good = take_run(at + 1, request, &at);
     }
+    is_good = is_good && *at == '\0';
     return is_good ? 0
                    : tool_usage("--m '%s' is not a list of at most %u numbers of rows, like "
                                 "1,3,8..64, where .. doubles",

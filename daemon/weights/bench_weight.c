@@ -15,8 +15,9 @@
 #include "ipc/base/half.h"
 #include "ipc/base/num.h"
 
-#define HOST_BYTES (256ull << 20) /* what all copies together have at least: more than the caches  \
-                                   */
+#define HOST_BYTES                                                                                 \
+    (256ull << 20) /* what all copies together have at least: more than the caches                 \
+                    */
 #define GPU_BYTES (600ull << 20)
 #define SCALE     0.01f
 
