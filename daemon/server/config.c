@@ -99,6 +99,13 @@ static const struct config_option options[] = {
     RELOADABLE_ROW(
         COUNT, drain_timeout_msec, "3000", 0, 600000, "milliseconds",
         "After SIGTERM: how long requests in flight may take to end, and replies to be read."),
+    ROW(COUNT, status_port, "0", 0, 65535, "",
+        "TCP port on 127.0.0.1 that serves what the status socket serves, for browsers and for "
+        "monitoring that cannot use a socket file; every user of this machine can read it. 0: "
+        "none."),
+    RELOADABLE_ROW(COUNT, ready_age_msec, "5000", 100, 3600000, "milliseconds",
+                   "/readyz of the status socket makes each device compute a row before it says "
+                   "yes, unless a request ended well no longer ago than that."),
     RELOADABLE_ROW(
         TEXT, log, "info", 0, CONFIG_TEXT_BYTES, "",
         "Log levels, LEVEL or TOPIC:LEVEL, comma-separated; error, warning, notice, info or "

@@ -62,6 +62,8 @@ struct config {
     uint64_t total_fds_max;
     uint64_t hello_timeout_msec;
     uint64_t drain_timeout_msec;
+    uint64_t status_port;
+    uint64_t ready_age_msec;
 };
 
 enum config_type {
