@@ -165,6 +165,7 @@ static const struct device_ops cuda_ops = {
     .view_begin = cuda_view_begin,
     .view_end = cuda_view_end,
     .reserve = cuda_reserve,
+    .plan = cuda_plan,
     .launch = cuda_launch,
     .poll = cuda_poll,
     .run_alone = cuda_run_alone,
