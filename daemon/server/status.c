@@ -134,12 +134,12 @@ static json_t *device_array(const struct core *core)
 static json_t *model_object(const struct msg_model *model, const struct stats_page *stats)
 {
     const struct stats_model *served = stats_model_find(stats, model->name);
-    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s, s:o, s:o}", "name",
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s, s:o, s:o}", "name",
                      model->name, "path", text(model->path), "device", model->device, "state",
-                     model->state, "generation", integer(model->generation), "weights",
-                     (int)model->n_weights, "packed_bytes", integer(model->packed_bytes),
-                     "load_seconds", model->load_seconds, "warnings", (int)model->n_warnings,
-                     "act_dtype", dtype_name(model->act_dtype), "requests",
+                     model->state, "origin", model->origin, "generation",
+                     integer(model->generation), "weights", (int)model->n_weights, "packed_bytes",
+                     integer(model->packed_bytes), "load_seconds", model->load_seconds, "warnings",
+                     (int)model->n_warnings, "act_dtype", dtype_name(model->act_dtype), "requests",
                      integer(served != NULL ? stats_read(&served->n_requests) : 0), "rows",
                      integer(served != NULL ? stats_read(&served->n_rows) : 0));
 }
@@ -169,6 +169,19 @@ static json_t *resident_object(const struct core *core)
     return json_pack("{s:o, s:o, s:o, s:o}", "models", integer(totals.n_models), "weights",
                      integer(totals.n_weights), "packed_bytes", integer(totals.packed_bytes),
                      "retired_bytes", integer(totals.retired_bytes));
+}
+
+/* From exec to being ready, and what of it was spent on weights that an earlier process left. */
+static json_t *start_object(const struct core *core)
+{
+    const struct adoption *adoption = &core->adoption;
+    json_t *ready = core->ready_nsec == 0 ? json_null()
+                                          : json_real(seconds(core->ready_nsec - core->start_nsec));
+    return json_pack("{s:o, s:b, s:i, s:i, s:o, s:f, s:f}", "ready_seconds", ready, "is_kept",
+                     core->keep.ops != NULL, "adopted_models", (int)adoption->n_models,
+                     "adopted_weights", (int)adoption->n_weights, "adopted_bytes",
+                     integer(adoption->n_bytes), "adopt_seconds", adoption->seconds,
+                     "digest_seconds", adoption->digest_seconds);
 }
 
 static json_t *job_object(const struct msg_job *job)
@@ -266,13 +279,13 @@ static json_t *counter_object(const struct core_counters *counters)
 char *status_document(const struct core *core, const struct session_table *table)
 {
     json_t *document = json_pack(
-        "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+        "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
         GEMMD_VERSION, "protocol", (int)SIDE_VERSION_MAX, "pid", (int)getpid(), "uptime_seconds",
         seconds(clock_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
-        "time_bounds_seconds", bounds_array(), "devices", device_array(core), "models",
-        model_array(core), "resident", resident_object(core), "jobs", job_array(core), "sessions",
-        session_array(table), "quotas", quota_object(core), "fds", fd_object(), "counters",
-        counter_object(&core->counters));
+        "start", start_object(core), "time_bounds_seconds", bounds_array(), "devices",
+        device_array(core), "models", model_array(core), "resident", resident_object(core), "jobs",
+        job_array(core), "sessions", session_array(table), "quotas", quota_object(core), "fds",
+        fd_object(), "counters", counter_object(&core->counters));
     if (document == NULL) {
         return NULL;
     }
