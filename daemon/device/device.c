@@ -118,3 +118,9 @@ int device_run_alone(struct device *device, const struct gk_kernel *kernel,
     }
     return run_alone_on_host(kernel, launch);
 }
+
+int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,
+                struct reason *why)
+{
+    return device->ops->time(device, trial, ret_usec, why);
+}

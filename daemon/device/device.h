@@ -45,6 +45,16 @@ struct device_place {
 
 enum device_access { DEVICE_READ, DEVICE_WRITE };
 
+/* What is timed: one kernel at one problem, over packed weights that are taken in turn, so that
+ * they come from memory and not from a cache. */
+struct device_trial {
+    const struct gk_kernel *kernel;
+    struct gk_problem problem; /* x as floats: F32, F16, BF16 */
+    const void *const *packed; /* (n_packed), of the problem's desc and layout */
+    uint32_t n_packed;
+    uint32_t budget_usec; /* about how long all of it may take; at least a few launches are made */
+};
+
 struct device_ops {
     enum gk_device_kind kind;
     void (*close)(struct device *device);
@@ -87,6 +97,9 @@ struct device_ops {
      * host kernels are run. See device_run_alone(). Any thread. */
     int (*run_alone)(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why);
+    /* See device_time(). */
+    int (*time)(struct device *device, const struct device_trial *trial, double *ret_usec,
+                struct reason *why);
 };
 
 struct device {
@@ -131,6 +144,12 @@ int device_view_end(struct device *device, const struct region *region, enum dev
  * or a status. */
 int device_run_alone(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
+
+/* device_time() - microseconds a launch, launches back to back, the median of a few rounds; x is
+ * pseudo-random. Apart from the worker's launches, which share the device meanwhile and make it
+ * slower. Any thread. 0, negative errno, NO_SPACE, or a status of the device. */
+int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,
+                struct reason *why) GD_MUST_CHECK;
 
 /* device_place_of() - which memory a region is. 0 or negative errno. Any thread. */
 int device_place_of(struct device *device, const struct region *region,

@@ -167,6 +167,7 @@ static const struct device_ops cuda_ops = {
     .launch = cuda_launch,
     .poll = cuda_poll,
     .run_alone = cuda_run_alone,
+    .time = cuda_time,
 };
 
 static struct device_cuda *cuda_new(const struct cuda_driver *driver, int ordinal, uint32_t index)
@@ -200,6 +201,9 @@ static int set_up(struct device_cuda *cuda, struct reason *why)
     r = r != 0 ? r : cuda_memory_init(cuda, why);
     r = r != 0 ? r : cuda_launch_init(cuda, why);
     r = r != 0 ? r : fault_from_environment(&cuda->base.fault, why);
+    if (r == 0) {
+        cuda_measure(cuda);
+    }
     describe(cuda);
     return r;
 }

@@ -1,7 +1,8 @@
 /* device_cuda.h - what the files of the CUDA back end share.
  *
  * Floors, lowest first: device_cuda_driver.c (entry points, errors), device_cuda_memory.c (regions,
- * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_launch.c, device_cuda.c.
+ * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_launch.c,
+ * device_cuda_trial.c, device_cuda.c.
  *
  * The runtime is linked statically; the driver is never linked: what only it offers (VMM, stream
  * memory operations, UUIDs) comes from cudaGetDriverEntryPointByVersion(), so that the daemon
@@ -184,3 +185,11 @@ int cuda_run_alone(struct device *device, const struct gk_kernel *kernel, struct
  * in flight; safe on what init left half done. */
 int cuda_launch_init(struct device_cuda *cuda, struct reason *why) GD_MUST_CHECK;
 void cuda_launch_finish(struct device_cuda *cuda);
+
+/* ---- device_cuda_trial.c ---- */
+
+/* cuda_time() - see device_time(). cuda_measure() - fill in read_gbps; 0 stays where there is no
+ * room for the measurement. */
+int cuda_time(struct device *device, const struct device_trial *trial, double *ret_usec,
+              struct reason *why);
+void cuda_measure(struct device_cuda *cuda);

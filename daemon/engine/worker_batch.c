@@ -233,7 +233,7 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
         .gk.y_rows = batch->y_rows,
     };
     struct reason why;
-    int r = gk_select(&batch->launch.gk.problem, &batch->launch.kernel, &why);
+    int r = weight_select(weight, &batch->launch.gk.problem, &batch->launch.kernel, &why);
     if (r != 0) {
         finish_all(worker, batch, r, why.text);
         return;

@@ -163,6 +163,22 @@ static int apply_wishes(const struct config *config, struct reason *why)
     return r;
 }
 
+static int add_loader(struct core *core)
+{
+    const struct config *config = core->config;
+    struct tuner *tuner = NULL;
+    char path[CONFIG_TEXT_BYTES];
+    config_tuning_file(config, path, sizeof(path));
+    int r = strcmp(config->tuning, "no") == 0
+                ? 0
+                : tuner_new(path, strcmp(config->tuning, "yes") == 0, &tuner);
+    r = r != 0 ? r : loader_new(core->store, tuner, &core->loader);
+    if (r != 0) {
+        (void)tuner_free(tuner);
+    }
+    return r;
+}
+
 int core_init(struct core *core, const struct config *config, struct stats_page *stats,
               struct reason *why)
 {
@@ -173,7 +189,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
     if (r == 0) {
         store_count_in(core->store, stats);
     }
-    r = r != 0 ? r : loader_new(core->store, &core->loader);
+    r = r != 0 ? r : add_loader(core);
     r = r != 0 ? r : apply_wishes(config, why);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {

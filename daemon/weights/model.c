@@ -60,6 +60,7 @@ static void weight_free(struct weight *weight)
         atomic_fetch_sub(&weight->tally->retired_bytes, weight->packed.size_bytes);
     }
     tally_unref(weight->tally);
+    tuning_unref(atomic_load(&weight->tuning));
     if (weight->packed.base || weight->packed.fd >= 0) {
         weight->device->ops->region_free(weight->device, &weight->packed);
     }
@@ -72,6 +73,17 @@ struct weight *weight_unref(struct weight *weight)
         weight_free(weight);
     }
     return NULL;
+}
+
+int weight_select(const struct weight *weight, const struct gk_problem *problem,
+                  const struct gk_kernel **ret_kernel, struct reason *why)
+{
+    const struct gk_kernel *kernel = tuning_choice(atomic_load(&weight->tuning), problem);
+    if (!kernel) {
+        return gk_select(problem, ret_kernel, why);
+    }
+    *ret_kernel = kernel;
+    return 0;
 }
 
 void weight_count(struct weight *weight, uint64_t n_rows)

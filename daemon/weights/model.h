@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "daemon/device/device.h"
+#include "daemon/weights/tuning.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/msg.h"
@@ -32,7 +33,8 @@ struct weight {
     enum dtype act_dtype;
     struct device *device;
     struct region packed;
-    _Atomic uint64_t n_requests; /* served so far; a reload carries it over */
+    _Atomic(struct tuning *) tuning; /* a reference; NULL until kernels were measured */
+    _Atomic uint64_t n_requests;     /* served so far; a reload carries it over */
 
     struct stats_model *stats; /* its model's figures; NULL: nobody counts */
     struct tally *tally;       /* of the store that published it, or NULL */
@@ -64,6 +66,11 @@ struct tally *tally_unref(struct tally *tally);
 int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
 struct weight *weight_ref(struct weight *weight);
 struct weight *weight_unref(struct weight *weight);
+
+/* weight_select() - the kernel for a problem of that weight: the fastest one measured, else
+ * gk_select()'s. Return as there. */
+int weight_select(const struct weight *weight, const struct gk_problem *problem,
+                  const struct gk_kernel **ret_kernel, struct reason *why) GD_MUST_CHECK;
 
 /* weight_count() - one more request served by it, of so many rows. Any thread. */
 void weight_count(struct weight *weight, uint64_t n_rows);

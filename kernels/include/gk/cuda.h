@@ -16,6 +16,11 @@ int gk_cuda_stage_rows(const void *const *rows, uint32_t m, uint64_t row_bytes, 
                        uint64_t stride_bytes, void *stream);
 int gk_cuda_stage_load(void);
 
+/* gk_cuda_read() - append to a cudaStream_t a launch that reads size_bytes (a multiple of 16) at a
+ * 16-byte aligned address and keeps nothing: the yardstick of kernels that stream weights. 0 or a
+ * cudaError_t. */
+int gk_cuda_read(const void *memory, uint64_t size_bytes, void *stream);
+
 #ifdef __cplusplus
 }
 #endif
