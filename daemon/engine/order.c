@@ -373,9 +373,9 @@ void order_arrive(struct order *order, struct order_walker *walker, struct order
         walker->n_good = 0;
     } else {
         if (walker->at != NULL) {
-            uint64_t think_nsec =
-                walker->n_open == 0 && now_nsec > walker->idle_nsec ? now_nsec - walker->idle_nsec
-                                                                    : 0;
+            uint64_t think_nsec = walker->n_open == 0 && now_nsec > walker->idle_nsec
+                                      ? now_nsec - walker->idle_nsec
+                                      : 0;
             learn_step(order, walker, node, (float)think_nsec);
         }
         follow(order, walker, node);

@@ -59,19 +59,19 @@ struct order_ring {
 
 /* Embedded in the session. Zero, then order_join(). */
 struct order_walker {
-    struct order_node *at; /* weight of its latest request; NULL: none that leads anywhere */
+    struct order_node *at;   /* weight of its latest request; NULL: none that leads anywhere */
     struct order_edge *edge; /* from there; NULL: not taken yet */
     struct order_ring *ring; /* NULL: on none */
     struct list in_ring;
     struct list in_order;
     struct list edges;
-    uint32_t n_good;      /* steps along the ring without a fault */
-    uint32_t n_open;      /* requests that have not ended */
-    uint64_t idle_nsec;   /* when the last of them ended */
-    float think_nsec;     /* mean over its latest edges, and mean distance from each edge's mean */
+    uint32_t n_good;    /* steps along the ring without a fault */
+    uint32_t n_open;    /* requests that have not ended */
+    uint64_t idle_nsec; /* when the last of them ended */
+    float think_nsec;   /* mean over its latest edges, and mean distance from each edge's mean */
     float deviation_nsec;
     uint32_t n_samples; /* of both, plus 1, up to a bound */
-    bool is_in_cohort; /* rendezvous.c's */
+    bool is_in_cohort;  /* rendezvous.c's */
 };
 
 struct order;

@@ -58,8 +58,8 @@ double pace_rate(const struct pace_group *groups, uint32_t n)
     double extra = queueing(groups, n, wait);
     double rate = 0;
     for (uint32_t i = 0; i < n; i++) {
-        rate += groups[i].n_sessions /
-                (groups[i].run_nsec + groups[i].think_nsec + wait[i] + extra);
+        rate +=
+            groups[i].n_sessions / (groups[i].run_nsec + groups[i].think_nsec + wait[i] + extra);
     }
     return rate;
 }

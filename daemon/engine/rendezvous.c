@@ -23,9 +23,9 @@
 
 #include "daemon/engine/pace.h"
 
-#define PATIENCE_NSEC   (3.0f * CLOCK_NSEC_PER_USEC) /* beyond what a think time varies by */
-#define PLAN_STEPS_MIN  256u                         /* of all, from one choice to the next */
-#define COST_SAMPLES    32u                          /* nodes looked at for the mean launch */
+#define PATIENCE_NSEC  (3.0f * CLOCK_NSEC_PER_USEC) /* beyond what a think time varies by */
+#define PLAN_STEPS_MIN 256u                         /* of all, from one choice to the next */
+#define COST_SAMPLES   32u                          /* nodes looked at for the mean launch */
 
 /* The sessions at one place of the ring: whose next launch is of that weight. */
 struct place {
@@ -177,8 +177,8 @@ static void add_coming(struct field *field, const struct sched_session *session,
 {
     const struct order_walker *walker = &session->walker;
     uint64_t think_nsec = order_think_nsec(walker);
-    uint64_t start_nsec = walker->n_open == 0 ? walker->idle_nsec
-                                              : num_max(session->run_end_nsec, now_nsec);
+    uint64_t start_nsec =
+        walker->n_open == 0 ? walker->idle_nsec : num_max(session->run_end_nsec, now_nsec);
     uint64_t expected_nsec = start_nsec + think_nsec;
     uint64_t patience_nsec = (uint64_t)(2.5f * walker->deviation_nsec + PATIENCE_NSEC);
     uint64_t late_nsec = expected_nsec + patience_nsec + think_nsec / 4;
@@ -264,8 +264,8 @@ static uint32_t meeting_place(const struct field *field)
 
 static void run(const struct place *place, enum sched_close close, struct rendezvous *ret_choice)
 {
-    *ret_choice = (struct rendezvous){
-        .queue = place->queue, .close = close, .n_running = place->n_waiting};
+    *ret_choice =
+        (struct rendezvous){.queue = place->queue, .close = close, .n_running = place->n_waiting};
 }
 
 static enum sched_close close_of(const struct place *place)

@@ -1,4 +1,5 @@
-/* sched.c - events in, decisions out; see sched.h for the rules and sched_internal.h for the floors.
+/* sched.c - events in, decisions out; see sched.h for the rules and sched_internal.h for the
+ * floors.
  *
  * The next launch is given out while the one before it still runs, so that the device finds it in
  * time, but only COMMIT_NSEC before that one should end: until then requests may come that share
@@ -15,7 +16,7 @@
 
 #define COMMIT_NSEC (10u * (uint64_t)CLOCK_NSEC_PER_USEC)
 
-/* An item whose deadline is nearer than this, beyond what its launch takes, goes first. */
+/* An item whose deadline, by when it must be launched, is nearer than this goes first. */
 #define URGENT_NSEC (20u * (uint64_t)CLOCK_NSEC_PER_USEC)
 
 #define RINGS_MAX 64u
@@ -75,6 +76,15 @@ void sched_leave(struct sched *sched, struct sched_session *session)
 }
 
 /* ---- requests come and go ---- */
+
+/* The device had nothing to do because of a hold; that is over. */
+static void end_idleness(struct sched *sched, uint64_t now_nsec)
+{
+    if (sched->idle_since_nsec != 0) {
+        sched->stats.idle_nsec[sched->idle_hold] += now_nsec - sched->idle_since_nsec;
+        sched->idle_since_nsec = 0;
+    }
+}
 
 static bool is_prefill(const struct sched *sched, const struct sched_item *item)
 {
@@ -164,6 +174,9 @@ bool sched_cancel(struct sched *sched, struct sched_item *item, uint64_t now_nse
     sched_unlink(sched, item, SCHED_OUTSIDE);
     order_complete(&item->session->walker, now_nsec);
     sched->hold_until_nsec = 0;
+    if (sched->n_queued == 0) {
+        end_idleness(sched, now_nsec);
+    }
     return true;
 }
 
@@ -216,6 +229,17 @@ static void take_off(struct sched *sched, const struct sched_flight *flight, uin
     sched->free_nsec = num_max(sched->free_nsec, now_nsec) + flight->expected_nsec;
 }
 
+/* The launches in flight have changed: when should the device be through with them? */
+static void expect_free(struct sched *sched, uint64_t now_nsec)
+{
+    sched->free_nsec = now_nsec;
+    for (uint32_t i = 0; i < sched->n_flights; i++) {
+        sched->free_nsec +=
+            sched->flights[(sched->i_first_flight + i) % SCHED_FLIGHTS_MAX].expected_nsec;
+    }
+    sched->hold_until_nsec = 0;
+}
+
 void sched_ended(struct sched *sched, uint64_t now_nsec, uint64_t run_nsec)
 {
     GD_ASSERT(sched->n_flights > 0);
@@ -230,37 +254,33 @@ void sched_ended(struct sched *sched, uint64_t now_nsec, uint64_t run_nsec)
     }
     sched->i_first_flight = (sched->i_first_flight + 1) % SCHED_FLIGHTS_MAX;
     sched->n_flights--;
-    sched->free_nsec = now_nsec;
-    for (uint32_t i = 0; i < sched->n_flights; i++) {
-        sched->free_nsec +=
-            sched->flights[(sched->i_first_flight + i) % SCHED_FLIGHTS_MAX].expected_nsec;
-    }
-    sched->hold_until_nsec = 0;
+    expect_free(sched, now_nsec);
+}
+
+void sched_failed(struct sched *sched, uint64_t now_nsec)
+{
+    GD_ASSERT(sched->n_flights > 0);
+    sched->n_flights--;
+    expect_free(sched, now_nsec);
 }
 
 /* ---- decisions ---- */
 
-/* The queue of the item that would miss its deadline if it waited any longer; NULL: none. */
-static struct sched_queue *urgent(const struct sched *sched, uint64_t free_nsec)
+/* Until when the item with the earliest deadline can wait; UINT64_MAX: there is none. */
+static uint64_t urgent_nsec(const struct sched *sched)
 {
     const struct deadline *first = deadlines_first(&sched->deadlines);
-    if (first == NULL) {
-        return NULL;
-    }
-    const struct sched_item *item = LIST_OWNER(first, struct sched_item, deadline);
-    if (item->stream == NULL || first->at_nsec > free_nsec + URGENT_NSEC) {
-        return NULL;
-    }
-    return item->stream->queue;
+    return first == NULL || first->at_nsec < URGENT_NSEC ? UINT64_MAX
+                                                         : first->at_nsec - URGENT_NSEC;
 }
 
-/* The device had nothing to do because of a hold; that is over. */
-static void end_idleness(struct sched *sched, uint64_t now_nsec)
+/* That item, if it would miss its deadline by waiting for another launch. */
+static struct sched_item *urgent(struct sched *sched, uint64_t free_nsec)
 {
-    if (sched->idle_since_nsec != 0) {
-        sched->stats.idle_nsec[sched->idle_hold] += now_nsec - sched->idle_since_nsec;
-        sched->idle_since_nsec = 0;
+    if (urgent_nsec(sched) > free_nsec) {
+        return NULL;
     }
+    return LIST_OWNER(deadlines_first(&sched->deadlines), struct sched_item, deadline);
 }
 
 static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choice,
@@ -269,8 +289,8 @@ static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choic
 {
     struct sched_flight flight = {.node = choice->queue->node};
     uint32_t n_items = sched_fill(sched, choice->queue, ret_items, &flight.n_rows);
-    bool is_full = n_items == sched->limits.batch_items_max ||
-                   flight.n_rows >= sched->limits.rows_max;
+    bool is_full =
+        n_items == sched->limits.batch_items_max || flight.n_rows >= sched->limits.rows_max;
     flight.expected_nsec = flight.node != NULL ? cost_nsec(&flight.node->cost, flight.n_rows) : 0;
     take_off(sched, &flight, now_nsec);
     turns_charge(sched, ret_items, n_items, flight.n_rows, flight.expected_nsec);
@@ -296,6 +316,7 @@ static uint32_t launch_chunk(struct sched *sched, bool is_alone, uint64_t now_ns
         .was_waited_for = !is_alone,
     };
     take_off(sched, &flight, now_nsec);
+    turns_charge(sched, ret_items, 1, ret_items[0]->n_rows, flight.expected_nsec);
     ret_verdict->n_rows = flight.n_rows;
     ret_verdict->close = SCHED_CLOSE_FULL;
     sched->stats.n_closed[SCHED_CLOSE_FULL]++;
@@ -312,18 +333,32 @@ static void hold(struct sched *sched, enum sched_hold why, uint64_t now_nsec, ui
     }
 }
 
+static uint32_t launch_urgent(struct sched *sched, struct sched_item *item, uint64_t now_nsec,
+                              struct sched_item **ret_items, struct sched_verdict *ret_verdict)
+{
+    if (item->stream != NULL) {
+        struct rendezvous choice = {item->stream->queue, .close = SCHED_CLOSE_DEADLINE};
+        return launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
+    }
+    list_remove(&item->in_stream);
+    list_insert_before(sched->prefills.next, &item->in_stream);
+    return launch_chunk(sched, false, now_nsec, ret_items, ret_verdict);
+}
+
 static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item **ret_items,
                        struct sched_verdict *ret_verdict)
 {
     uint64_t free_nsec = num_max(now_nsec, sched->n_flights > 0 ? sched->free_nsec : 0);
-    struct rendezvous choice = {.queue = urgent(sched, free_nsec), .close = SCHED_CLOSE_DEADLINE};
-    bool is_urgent = choice.queue != NULL;
-    if (!is_urgent) {
-        (void)turns_next(sched, now_nsec, free_nsec, &choice);
+    struct sched_item *item = urgent(sched, free_nsec);
+    if (item != NULL) {
+        end_idleness(sched, now_nsec);
+        return launch_urgent(sched, item, now_nsec, ret_items, ret_verdict);
     }
+    struct rendezvous choice;
+    (void)turns_next(sched, now_nsec, free_nsec, &choice);
     bool is_alone = choice.queue == NULL;
     uint64_t prefill_nsec = UINT64_MAX;
-    if (!is_urgent && prefill_may_run(sched, now_nsec, is_alone, &prefill_nsec)) {
+    if (prefill_may_run(sched, now_nsec, is_alone, &prefill_nsec)) {
         end_idleness(sched, now_nsec);
         return launch_chunk(sched, is_alone, now_nsec, ret_items, ret_verdict);
     }
@@ -333,7 +368,7 @@ static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item
     }
     bool is_for_prefill = prefill_nsec < choice.until_nsec;
     hold(sched, is_for_prefill ? SCHED_HOLD_PREFILL : choice.hold, now_nsec,
-         num_min(prefill_nsec, choice.until_nsec));
+         num_min(urgent_nsec(sched), num_min(prefill_nsec, choice.until_nsec)));
     return 0;
 }
 
@@ -342,7 +377,6 @@ uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **
 {
     *ret_verdict = (struct sched_verdict){.until_nsec = UINT64_MAX};
     if (sched->n_queued == 0) {
-        end_idleness(sched, now_nsec);
         return 0;
     }
     if (sched->n_flights > 0 && sched->free_nsec > now_nsec + COMMIT_NSEC) {

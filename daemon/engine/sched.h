@@ -17,13 +17,13 @@
  * starves.
  *
  * A request of more rows than rows_max (prefill) goes in chunks. While anybody decodes, chunks may
- * take SCHED_PREFILL_SHARE of the time that decode steps take, so that a step beside a prefill takes
- * at most 1 + SCHED_PREFILL_SHARE times as long on average.
+ * take SCHED_PREFILL_SHARE of the time that decode steps take, so that a step beside a prefill
+ * takes at most 1 + SCHED_PREFILL_SHARE times as long on average.
  *
- * Invariants: an item is in exactly one state; requests of one session for one weight start in the
- * order they came; a launch is full, or takes all that waits for its weight and fits; nothing is
- * held past its deadline, which is one pass over the model at most, or when its session may not be
- * held at all.
+ * Invariants: an item is in exactly one state; requests of one session for one weight, prefill
+ * aside, start in the order they came; a launch is full, or takes all that waits for its weight and
+ * fits; nothing is held past its deadline, which is one pass over the model at most, or when its
+ * session may not be held at all.
  *
  * Threads: one, the device's worker. */
 #pragma once
@@ -67,10 +67,11 @@ struct sched_session {
     uint64_t hold_nsec_max;       /* of its latest request */
     uint32_t class_key;           /* likewise */
     double deficit_nsec;
-    uint64_t run_end_nsec;  /* when its latest launch should end */
-    struct list in_active;  /* linked while it has streams */
-    struct list streams;    /* one for each weight that it waits for, in turn */
-    struct list queued;     /* its queued items, oldest first */
+    double n_rounds;       /* that the deficit accounts for */
+    uint64_t run_end_nsec; /* when its latest launch should end */
+    struct list in_active; /* linked while it has streams */
+    struct list streams;   /* one for each weight that it waits for, in turn */
+    struct list queued;    /* its queued items, oldest first */
 };
 
 /* Embedded in the owner's request. The owner fills the first block before push. */
@@ -103,19 +104,19 @@ struct sched_limits {
 
 /* What sched_next() says beside the items. */
 struct sched_verdict {
-    uint32_t n_rows;      /* of the launch; of a chunk: how many more of its item's */
-    uint64_t until_nsec;  /* with no items: nothing to do before then; UINT64_MAX: an event */
+    uint32_t n_rows;     /* of the launch; of a chunk: how many more of its item's */
+    uint64_t until_nsec; /* with no items: nothing to do before then; UINT64_MAX: an event */
     enum sched_close close;
 };
 
 /* Counted since the start; n_held is what is held now. */
 struct sched_stats {
-    uint64_t n_closed[SCHED_CLOSES];  /* launches, by why they took no more */
-    uint64_t n_holds[SCHED_HOLDS];    /* decisions to wait */
-    uint64_t idle_nsec[SCHED_HOLDS];  /* the device had nothing to do meanwhile */
-    uint32_t n_held;                  /* sessions, by the latest decision */
-    uint32_t n_rings;                 /* passes over models that are known */
-    uint32_t n_in_step;               /* sessions that share launches along them */
+    uint64_t n_closed[SCHED_CLOSES]; /* launches, by why they took no more */
+    uint64_t n_holds[SCHED_HOLDS];   /* decisions to wait */
+    uint64_t idle_nsec[SCHED_HOLDS]; /* the device had nothing to do meanwhile */
+    uint32_t n_held;                 /* sessions, by the latest decision */
+    uint32_t n_rings;                /* passes over models that are known */
+    uint32_t n_in_step;              /* sessions that share launches along them */
 };
 
 struct sched;
@@ -143,8 +144,10 @@ uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **
                     struct sched_verdict *ret_verdict);
 
 /* sched_ended() - the oldest launch that is running has ended, having taken run_nsec; 0 where it
- * never ran. Before the sched_done() and sched_again() of its items. */
+ * failed. sched_failed() - the newest one has not begun and never will. Either before the
+ * sched_done() and sched_again() of its items. */
 void sched_ended(struct sched *sched, uint64_t now_nsec, uint64_t run_nsec);
+void sched_failed(struct sched *sched, uint64_t now_nsec);
 void sched_done(struct sched *sched, struct sched_item *item, uint64_t now_nsec);
 void sched_again(struct sched *sched, struct sched_item *item);
 

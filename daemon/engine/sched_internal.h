@@ -43,6 +43,7 @@ struct sched {
     uint32_t n_queued;
     struct deadlines deadlines;
     struct list active[SCHED_PRIORITIES]; /* sessions with streams */
+    double n_rounds;                      /* of all sessions' turns so far */
 
     uint32_t n_buckets; /* a power of two */
     struct list *queue_buckets;
@@ -63,8 +64,8 @@ struct sched {
     uint64_t credit_nsec; /* when that was brought up to date */
     uint64_t decode_nsec; /* when the latest decode request came or ended */
 
-    uint64_t hold_until_nsec;  /* the latest decision was to wait until then; 0: it was not */
-    uint64_t idle_since_nsec;  /* the device is idle because of it since then; 0: it is not */
+    uint64_t hold_until_nsec; /* the latest decision was to wait until then; 0: it was not */
+    uint64_t idle_since_nsec; /* the device is idle because of it since then; 0: it is not */
     enum sched_hold idle_hold;
     struct sched_stats stats;
 };
@@ -91,7 +92,7 @@ uint32_t sched_fill(struct sched *sched, struct sched_queue *queue, struct sched
 struct rendezvous {
     struct sched_queue *queue; /* to run; NULL: none */
     enum sched_close close;
-    uint32_t n_running; /* sessions of the cohort that it serves */
+    uint32_t n_running;   /* sessions of the cohort that it serves */
     enum sched_hold hold; /* without a queue: why, and until when */
     uint64_t until_nsec;
 };

@@ -30,8 +30,7 @@ static void earn(struct sched *sched, uint64_t now_nsec)
     uint64_t end_nsec = sched->decode_nsec == 0 ? 0 : sched->decode_nsec + DECODE_NSEC;
     end_nsec = end_nsec < now_nsec ? end_nsec : now_nsec;
     if (end_nsec > sched->credit_nsec) {
-        sched->prefill_credit_nsec +=
-            SCHED_PREFILL_SHARE * (double)(end_nsec - sched->credit_nsec);
+        sched->prefill_credit_nsec += SCHED_PREFILL_SHARE * (double)(end_nsec - sched->credit_nsec);
     }
     sched->credit_nsec = now_nsec;
 }
@@ -53,16 +52,17 @@ bool prefill_may_run(struct sched *sched, uint64_t now_nsec, bool is_alone,
     }
     earn(sched, now_nsec);
     double cost_nsec = (double)chunk_nsec(sched);
-    if (sched->prefill_credit_nsec > cost_nsec) {
-        sched->prefill_credit_nsec = cost_nsec;
+    if (sched->prefill_credit_nsec > cost_nsec + 1) {
+        sched->prefill_credit_nsec = cost_nsec + 1;
     }
-    double needed_nsec = (is_alone ? 0 : cost_nsec) - sched->prefill_credit_nsec;
-    if (needed_nsec <= 0 || !is_decoding(sched, now_nsec)) {
+    double price_nsec = is_alone ? 0 : cost_nsec + 1; /* the first one's cost is not known */
+    double needed_nsec = price_nsec - sched->prefill_credit_nsec;
+    if (needed_nsec <= 0 || (is_alone && !is_decoding(sched, now_nsec))) {
         return true;
     }
-    uint64_t later_nsec = now_nsec + (uint64_t)(needed_nsec / SCHED_PREFILL_SHARE) + 1;
     uint64_t quiet_nsec = sched->decode_nsec + DECODE_NSEC;
-    *ret_until_nsec = later_nsec < quiet_nsec ? later_nsec : quiet_nsec;
+    uint64_t later_nsec = now_nsec + (uint64_t)(needed_nsec / SCHED_PREFILL_SHARE) + 1;
+    *ret_until_nsec = is_alone && quiet_nsec < later_nsec ? quiet_nsec : later_nsec;
     return false;
 }
 

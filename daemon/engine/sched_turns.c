@@ -2,11 +2,10 @@
  *
  * In each round every session with something queued is due one quantum. A launch is charged to all
  * who share it, by rows, at what launches of that weight have taken lately; who is in debt is
- * passed over until later rounds have paid for it. What a session does not use of a quantum is not
- * saved for later. A debt is, up to a bound: a session that asks for one thing at a time is never
- * seen twice in a round, and would otherwise get as many launches as others however long its own
- * are. Rounds in which nobody could be served are skipped in one step, so nobody waits for
- * arithmetic. */
+ * passed over until later rounds have paid for it, whether it has something queued meanwhile or
+ * not: most sessions ask for one thing at a time. What a session does not use of a quantum is not
+ * saved for the next round; a debt is, up to a bound. Rounds in which nobody could be served are
+ * skipped in one step, so nobody waits for arithmetic. */
 #include "daemon/engine/sched_internal.h"
 
 #include "ipc/base/clock.h"
@@ -22,12 +21,17 @@ static const double quantum_nsec[SCHED_PRIORITIES] = {
 void turns_enter(struct sched *sched, struct sched_session *session)
 {
     list_append(&sched->active[session->priority], &session->in_active);
+    double n_missed = sched->n_rounds - session->n_rounds;
+    if (n_missed > 0) {
+        session->deficit_nsec += n_missed * quantum_nsec[session->priority];
+        session->deficit_nsec = session->deficit_nsec < 0 ? session->deficit_nsec : 0;
+        session->n_rounds = sched->n_rounds;
+    }
 }
 
 void turns_leave(struct sched_session *session)
 {
     list_remove(&session->in_active);
-    session->deficit_nsec = session->deficit_nsec < 0 ? session->deficit_nsec : 0;
 }
 
 static void charge(struct sched_session *session, double nsec)
@@ -113,6 +117,7 @@ static bool next_round(struct sched *sched)
         return false;
     }
     n_rounds = (double)(uint64_t)n_rounds + 1;
+    sched->n_rounds += n_rounds;
     for (uint32_t priority = 0; priority < SCHED_PRIORITIES; priority++) {
         list_for_each (node, &sched->active[priority]) {
             struct sched_session *session = LIST_OWNER(node, struct sched_session, in_active);
@@ -120,6 +125,7 @@ static bool next_round(struct sched *sched)
             if (session->deficit_nsec > quantum_nsec[priority]) {
                 session->deficit_nsec = quantum_nsec[priority];
             }
+            session->n_rounds = sched->n_rounds;
         }
     }
     return true;

@@ -42,12 +42,19 @@ static int door_status(const struct worker *worker)
 static void enqueue(struct worker *worker, struct worker_request *request,
                     const struct request_desc *desc, uint64_t now_nsec)
 {
+    struct worker_session *session = request->session;
+    if (!session->is_in_sched) {
+        session->is_in_sched = true;
+        sched_join(worker->sched, &session->sched);
+    }
     request->item.weight_key =
         (uintptr_t)request->checked.weight; /* held: no other has its address */
     request->item.class_key = class_of(desc);
-    request->item.session_id = request->session->session_id;
+    request->item.session = &session->sched;
     request->item.n_rows = desc->m;
     request->item.deadline_nsec = deadline_of(desc, now_nsec);
+    request->item.hold_nsec_max = UINT64_MAX;
+    request->item.priority = SCHED_NORMAL;
     enum sched_push r = sched_push(worker->sched, &request->item, now_nsec);
     GD_ASSERT(r == SCHED_PUSHED); /* it has room for every request of the pool */
 }

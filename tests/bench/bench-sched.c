@@ -199,10 +199,11 @@ int main(int argc, char **argv)
             for (uint32_t mode = SCHED_OFF; mode <= SCHED_RENDEZVOUS; mode++) {
                 struct sim_result result;
                 run(&scenarios[i], counts[j], (enum sched_mode)mode, is_quick, &result);
-                printf("%-18s %3u  %-10s %8.2f %8.2f %9.2f %8.2f %8.2f %9.1f %9.1f  slow %lu inst %u\n",
-                       scenarios[i].name, counts[j], modes[mode], result.per_run,
-                       result.per_launch, result.slow_to_fast, result.pass_p50, result.pass_p99,
-                       result.stall_p50_usec, result.stall_p99_usec, result.n_done[counts[j]-1], result.stats.n_in_step);
+                printf("%-18s %3u  %-10s %8.2f %8.2f %9.2f %8.2f %8.2f %9.1f %9.1f  slow %lu inst "
+                       "%u\n",
+                       scenarios[i].name, counts[j], modes[mode], result.per_run, result.per_launch,
+                       result.slow_to_fast, result.pass_p50, result.pass_p99, result.stall_p50_usec,
+                       result.stall_p99_usec, result.n_done[counts[j] - 1], result.stats.n_in_step);
             }
         }
     }

@@ -326,8 +326,7 @@ static void check_idle(struct sim *sim)
 
 static void expire(struct sim *sim)
 {
-    for (struct sched_item *item;
-         (item = sched_expired(sim->sched, sim->now_nsec)) != NULL;) {
+    for (struct sched_item *item; (item = sched_expired(sim->sched, sim->now_nsec)) != NULL;) {
         sim->result->n_refused++;
         answer(sim, (struct asked *)item);
     }
@@ -343,6 +342,9 @@ static void start(struct sim *sim)
         struct flight flight = {.n_asked = sched_next(sim->sched, sim->now_nsec, items, &verdict)};
         if (flight.n_asked == 0) {
             sim->wake_nsec = verdict.until_nsec;
+            if (sim->wake_nsec <= sim->now_nsec) {
+                broken(sim, "the scheduler wants to be asked again at once");
+            }
             break;
         }
         flight.n_rows = verdict.n_rows;
@@ -429,8 +431,9 @@ static void begin(struct sim *sim, const struct sim_setup *setup, struct sim_res
         struct walker *walker = &sim->walkers[i];
         walker->client = &setup->clients[i];
         walker->alone_usec = sim_alone_usec(setup, walker->client);
-        walker->next_nsec = (uint64_t)((walker->client->join_usec +
-                                        random_unit(sim) * walker->alone_usec) * USEC) + 1;
+        walker->next_nsec =
+            (uint64_t)((walker->client->join_usec + random_unit(sim) * walker->alone_usec) * USEC) +
+            1;
         uint32_t n_burst = walker->client->n_burst == 0 ? 1 : walker->client->n_burst;
         walker->i_layer = walker->client->join_usec > 0
                               ? 0
@@ -469,7 +472,8 @@ static void conclude(struct sim *sim)
     }
     double usec = (double)(sim->now_nsec - sim->half_nsec) / USEC;
     result->per_run = n_done / (usec / sim->setup->run_usec);
-    result->per_launch = (double)sim->n_rows_run / (double)(sim->n_launches + (sim->n_launches == 0));
+    result->per_launch =
+        (double)sim->n_rows_run / (double)(sim->n_launches + (sim->n_launches == 0));
     result->slow_to_fast = most > 0 ? fewest / most : 0;
     result->pass_p50 = percentile(&sim->passes, 50);
     result->pass_p99 = percentile(&sim->passes, 99);

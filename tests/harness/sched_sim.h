@@ -1,5 +1,5 @@
-/* sched_sim.h - the scheduler on a virtual clock, with clients that walk over the weights of a model
- * and a device that takes as long as it is told. No threads, no real time: a second takes
+/* sched_sim.h - the scheduler on a virtual clock, with clients that walk over the weights of a
+ * model and a device that takes as long as it is told. No threads, no real time: a second takes
  * milliseconds.
  *
  * It checks as it goes, and ends the program with a line on stderr when a promise is broken: a
@@ -28,8 +28,8 @@ struct sim_client {
     uint32_t n_experts;     /* every third weight is one of so many at random; 0: none */
     double prefill_share;   /* of passes that are one of prefill_rows rows each */
     uint32_t prefill_rows;
-    bool is_random;       /* any weight next */
-    double stall_share;   /* of steps before which it thinks stall_usec */
+    bool is_random;     /* any weight next */
+    double stall_share; /* of steps before which it thinks stall_usec */
     double stall_usec;
     double timeout_usec;  /* of each request; 0: none */
     double hold_usec_max; /* below 0: no bound */
@@ -41,24 +41,24 @@ struct sim_setup {
     uint32_t n_layers;
     uint32_t n_clients;
     struct sim_client clients[SIM_CLIENTS_MAX];
-    double run_usec;     /* of a launch of one row ... */
-    double row_usec;     /* ... and each further one */
-    double gap_usec;     /* from the end of a launch to the start of one that was given out after */
-    double queue_usec;   /* ... or that was given out before */
-    uint32_t n_ahead;    /* launches that the device takes at once */
+    double run_usec;   /* of a launch of one row ... */
+    double row_usec;   /* ... and each further one */
+    double gap_usec;   /* from the end of a launch to the start of one that was given out after */
+    double queue_usec; /* ... or that was given out before */
+    uint32_t n_ahead;  /* launches that the device takes at once */
     double seconds;
     uint64_t seed;
 };
 
 struct sim_result {
-    double per_run;       /* requests of one row finished in the time of one launch */
-    double per_launch;    /* ... and in one launch */
-    double slow_to_fast;  /* requests of the slowest client over those of the fastest */
-    double pass_p50;      /* time of a pass over the same client's alone */
+    double per_run;      /* requests of one row finished in the time of one launch */
+    double per_launch;   /* ... and in one launch */
+    double slow_to_fast; /* requests of the slowest client over those of the fastest */
+    double pass_p50;     /* time of a pass over the same client's alone */
     double pass_p99;
     double stall_p50_usec; /* asked -> launched */
     double stall_p99_usec;
-    double held_max_usec;  /* the longest that one was held with the device free */
+    double held_max_usec;             /* the longest that one was held with the device free */
     uint64_t n_done[SIM_CLIENTS_MAX]; /* in the second half of the time, as all of the above */
     uint64_t n_refused;               /* timed out */
     struct sched_stats stats;
