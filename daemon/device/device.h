@@ -14,10 +14,19 @@
 
 struct device;
 
+/* A word in the device's memory that says that a launch is done; see ipc/order.h. */
+struct device_signal {
+    uint64_t address;
+    uint32_t value;
+};
+
 /* One launch of one batch. Memory belongs to the worker and stays put until the launch is done. */
 struct device_launch {
     const struct gk_kernel *kernel;
-    struct gk_launch gk; /* workspace is filled in by the device */
+    struct gk_launch gk;                 /* workspace is filled in by the device */
+    const struct device_signal *signals; /* (n_signals), written by the device behind the products,
+                                            before poll() tells; 0 on host */
+    uint32_t n_signals;
     uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
                             and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
@@ -112,8 +121,10 @@ struct device {
     uint32_t n_threads;
     uint32_t cuda_arch; /* gk_problem.cuda_arch */
     uint32_t launches_max;
+    bool has_mps;          /* a GPU whose MPS server this process is a client of */
     uint64_t region_align; /* regions are whole multiples of it */
     double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
+    double launch_usec;    /* what the shortest launch of a chain takes */
     struct fault fault;    /* for tests */
 };
 

@@ -128,6 +128,7 @@ static void describe(struct device_cuda *cuda)
     (void)cudaDriverGetVersion(&driver_version);
     (void)cuda->driver->cuDeviceGetAttribute(&has_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED,
                                              cuda->ordinal);
+    cuda->base.has_mps = has_mps != 0;
     if (cudaGetDeviceProperties(&properties, cuda->ordinal) != cudaSuccess) {
         return;
     }

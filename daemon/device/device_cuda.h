@@ -40,7 +40,7 @@
     X(cuMemRelease)                                                                                \
     X(cuMemSetAccess)                                                                              \
     X(cuMemUnmap)                                                                                  \
-    X(cuStreamWriteValue32)
+    X(cuStreamBatchMemOp)
 
 struct cuda_driver {
 #define CUDA_DRIVER_X(name) __typeof__(&name) name;

@@ -8,7 +8,7 @@
  * up over all sessions: a newcomer waits for the others, not they for him.
  *
  * In step, everybody thinks a little longer or shorter, so a launch waits for those who are about
- * to come. When each is expected is known from the think times of this very step (order.h); who is
+ * to come. When each is expected is known from the think times of this very step (route.h); who is
  * late beyond what he usually varies by is not waited for.
  *
  * Only a cohort takes part: the sessions of the ring for whom it pays (pace.h). The others are
@@ -54,10 +54,10 @@ static struct sched_session *session_in(struct list *in_ring)
 
 /* ---- the cohort ---- */
 
-static void mean_runs(const struct order_ring *ring, struct pace_runs *ret_runs)
+static void mean_runs(const struct route_ring *ring, struct pace_runs *ret_runs)
 {
     *ret_runs = (struct pace_runs){{0}};
-    const struct order_node *node = ring->first;
+    const struct route_node *node = ring->first;
     uint32_t n = ring->n_nodes < COST_SAMPLES ? ring->n_nodes : COST_SAMPLES;
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t bucket = 0; bucket < COST_BUCKETS; bucket++) {
@@ -69,7 +69,7 @@ static void mean_runs(const struct order_ring *ring, struct pace_runs *ret_runs)
 
 /* Who asks for other types than the others cannot share their launches. The vote of a majority, or
  * of somebody. */
-static uint32_t common_class(const struct order_ring *ring)
+static uint32_t common_class(const struct route_ring *ring)
 {
     uint32_t class_key = 0;
     uint32_t lead = 0;
@@ -84,13 +84,13 @@ static uint32_t common_class(const struct order_ring *ring)
 }
 
 /* The sessions of the ring that may be held, quickest first, PACE_MAX at most. */
-static uint32_t sort_sessions(const struct order_ring *ring, struct order_walker **ret_walkers)
+static uint32_t sort_sessions(const struct route_ring *ring, struct route_walker **ret_walkers)
 {
     uint32_t n = 0;
     uint32_t class_key = common_class(ring);
     list_for_each (node, &ring->walkers) {
         struct sched_session *session = session_in(node);
-        struct order_walker *walker = &session->walker;
+        struct route_walker *walker = &session->walker;
         walker->is_in_cohort = false;
         if (session->hold_nsec_max == 0 || session->class_key != class_key || n == PACE_MAX) {
             continue;
@@ -104,9 +104,9 @@ static uint32_t sort_sessions(const struct order_ring *ring, struct order_walker
     return n;
 }
 
-static void choose_cohort(struct order_ring *ring)
+static void choose_cohort(struct route_ring *ring)
 {
-    struct order_walker *walkers[PACE_MAX];
+    struct route_walker *walkers[PACE_MAX];
     struct pace_session sessions[PACE_MAX];
     struct pace_runs runs;
     ring->n_steps = 0;
@@ -122,7 +122,7 @@ static void choose_cohort(struct order_ring *ring)
     }
 }
 
-void rendezvous_plan(struct order_ring *ring)
+void rendezvous_plan(struct route_ring *ring)
 {
     uint64_t n_steps_max = num_max((uint64_t)ring->n_nodes * ring->n_walkers, PLAN_STEPS_MIN);
     if (ring->n_steps >= n_steps_max) {
@@ -153,15 +153,15 @@ static struct place *place_get(struct field *field, uint32_t i_ring)
 }
 
 /* When an item may be held no longer: one pass of its session alone, or less if it says so. */
-static uint64_t due_nsec(const struct order_ring *ring, const struct sched_item *item)
+static uint64_t due_nsec(const struct route_ring *ring, const struct sched_item *item)
 {
-    const struct order_walker *walker = &item->session->walker;
+    const struct route_walker *walker = &item->session->walker;
     double pass_nsec = ring->n_nodes * (ring->run_nsec + (double)walker->think_nsec);
     uint64_t hold_nsec = num_min(item->hold_nsec_max, (uint64_t)pass_nsec);
     return item->arrival_nsec + hold_nsec;
 }
 
-static void add_waiting(struct field *field, const struct order_ring *ring,
+static void add_waiting(struct field *field, const struct route_ring *ring,
                         const struct sched_item *item)
 {
     struct place *place = place_get(field, item->stream->queue->node->i_ring);
@@ -175,8 +175,8 @@ static void add_waiting(struct field *field, const struct order_ring *ring,
 
 static void add_coming(struct field *field, const struct sched_session *session, uint64_t now_nsec)
 {
-    const struct order_walker *walker = &session->walker;
-    uint64_t think_nsec = order_think_nsec(walker);
+    const struct route_walker *walker = &session->walker;
+    uint64_t think_nsec = route_think_nsec(walker);
     uint64_t start_nsec =
         walker->n_open == 0 ? walker->idle_nsec : num_max(session->run_end_nsec, now_nsec);
     uint64_t expected_nsec = start_nsec + think_nsec;
@@ -197,11 +197,11 @@ static void add_coming(struct field *field, const struct sched_session *session,
 bool rendezvous_has(const struct sched_session *session)
 {
     const struct sched_item *item = sched_oldest(session);
-    const struct order_node *node = item != NULL ? item->stream->queue->node : NULL;
+    const struct route_node *node = item != NULL ? item->stream->queue->node : NULL;
     return session->walker.is_in_cohort && node != NULL && node->ring == session->walker.ring;
 }
 
-static void survey(const struct order_ring *ring, uint64_t now_nsec, struct field *ret_field)
+static void survey(const struct route_ring *ring, uint64_t now_nsec, struct field *ret_field)
 {
     ret_field->n = 0;
     ret_field->n_sessions = 0;
@@ -326,7 +326,7 @@ static void choose_on_the_way(const struct sched *sched, const struct field *fie
     *ret_choice = (struct rendezvous){.until_nsec = UINT64_MAX};
 }
 
-void rendezvous_choose(struct sched *sched, struct order_ring *ring, uint64_t now_nsec,
+void rendezvous_choose(struct sched *sched, struct route_ring *ring, uint64_t now_nsec,
                        uint64_t free_nsec, struct rendezvous *ret_choice)
 {
     struct field field;

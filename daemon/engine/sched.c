@@ -37,8 +37,8 @@ int sched_new(const struct sched_limits *limits, struct sched **ret_sched)
     for (uint32_t i = 0; i < SCHED_PRIORITIES; i++) {
         list_init(&sched->active[i]);
     }
-    const struct order_limits order_limits = {limits->weights_max, limits->edges_max, RINGS_MAX};
-    int r = order_new(&order_limits, &sched->order);
+    const struct route_limits route_limits = {limits->weights_max, limits->edges_max, RINGS_MAX};
+    int r = route_new(&route_limits, &sched->routes);
     r = r != 0 ? r : deadlines_init(&sched->deadlines, limits->items_max);
     r = r != 0 ? r : sched_queues_init(sched);
     if (r != 0) {
@@ -54,7 +54,7 @@ struct sched *sched_free(struct sched *sched)
     if (sched != NULL) {
         sched_queues_finish(sched);
         deadlines_finish(&sched->deadlines);
-        (void)order_free(sched->order);
+        (void)route_free(sched->routes);
         free(sched);
     }
     return NULL;
@@ -65,13 +65,13 @@ void sched_join(struct sched *sched, struct sched_session *session)
     list_init(&session->in_active);
     list_init(&session->streams);
     list_init(&session->queued);
-    order_join(sched->order, &session->walker);
+    route_join(sched->routes, &session->walker);
 }
 
 void sched_leave(struct sched *sched, struct sched_session *session)
 {
     GD_ASSERT(list_is_empty(&session->streams) && session->walker.n_open == 0);
-    order_leave(sched->order, &session->walker);
+    route_leave(sched->routes, &session->walker);
     sched->hold_until_nsec = 0;
 }
 
@@ -92,31 +92,31 @@ static bool is_prefill(const struct sched *sched, const struct sched_item *item)
 }
 
 /* With the table of weights full everything is learned anew; queues that exist need their nodes. */
-static struct order_node *node_of(struct sched *sched, uint64_t weight_key)
+static struct route_node *node_of(struct sched *sched, uint64_t weight_key)
 {
-    struct order_node *node = order_node(sched->order, weight_key);
+    struct route_node *node = route_node(sched->routes, weight_key);
     if (node != NULL) {
         return node;
     }
-    order_forget(sched->order);
+    route_forget(sched->routes);
     for (uint32_t i = 0; i < SCHED_FLIGHTS_MAX; i++) {
         sched->flights[i].node = NULL;
     }
     list_for_each (in_all, &sched->all_queues) {
         struct sched_queue *queue = LIST_OWNER(in_all, struct sched_queue, in_all);
-        queue->node = order_node(sched->order, queue->weight_key);
+        queue->node = route_node(sched->routes, queue->weight_key);
     }
-    return order_node(sched->order, weight_key);
+    return route_node(sched->routes, weight_key);
 }
 
-static void learn_arrival(struct sched *sched, struct sched_item *item, struct order_node *node,
+static void learn_arrival(struct sched *sched, struct sched_item *item, struct route_node *node,
                           uint64_t now_nsec)
 {
     struct sched_session *session = item->session;
     session->priority = list_is_empty(&session->in_active) ? item->priority : session->priority;
     session->hold_nsec_max = item->hold_nsec_max;
     session->class_key = item->class_key;
-    order_arrive(sched->order, &session->walker, is_prefill(sched, item) ? NULL : node, now_nsec);
+    route_arrive(sched->routes, &session->walker, is_prefill(sched, item) ? NULL : node, now_nsec);
     if (session->walker.ring != NULL && sched->limits.mode == SCHED_RENDEZVOUS) {
         rendezvous_plan(session->walker.ring);
     }
@@ -128,7 +128,7 @@ enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_
     if (sched->n_queued == sched->limits.items_max) {
         return SCHED_FULL;
     }
-    struct order_node *node = node_of(sched, item->weight_key);
+    struct route_node *node = node_of(sched, item->weight_key);
     learn_arrival(sched, item, node, now_nsec);
     item->stream = NULL;
     list_init(&item->in_session);
@@ -153,7 +153,7 @@ void sched_done(struct sched *sched, struct sched_item *item, uint64_t now_nsec)
 {
     GD_ASSERT(item->state == SCHED_TAKEN);
     item->state = SCHED_OUTSIDE;
-    order_complete(&item->session->walker, now_nsec);
+    route_complete(&item->session->walker, now_nsec);
     sched->hold_until_nsec = 0;
 }
 
@@ -172,7 +172,7 @@ bool sched_cancel(struct sched *sched, struct sched_item *item, uint64_t now_nse
         return false;
     }
     sched_unlink(sched, item, SCHED_OUTSIDE);
-    order_complete(&item->session->walker, now_nsec);
+    route_complete(&item->session->walker, now_nsec);
     sched->hold_until_nsec = 0;
     if (sched->n_queued == 0) {
         end_idleness(sched, now_nsec);
@@ -307,7 +307,7 @@ static uint32_t launch_chunk(struct sched *sched, bool is_alone, uint64_t now_ns
                              struct sched_item **ret_items, struct sched_verdict *ret_verdict)
 {
     ret_items[0] = prefill_take(sched);
-    struct order_node *node = order_node(sched->order, ret_items[0]->weight_key);
+    struct route_node *node = route_node(sched->routes, ret_items[0]->weight_key);
     struct sched_flight flight = {
         .node = node,
         .n_rows = sched->limits.rows_max,
@@ -394,6 +394,6 @@ uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **
 void sched_stats(const struct sched *sched, struct sched_stats *ret_stats)
 {
     *ret_stats = sched->stats;
-    ret_stats->n_rings = order_rings(sched->order);
-    ret_stats->n_in_step = order_in_step(sched->order);
+    ret_stats->n_rings = route_rings(sched->routes);
+    ret_stats->n_in_step = route_in_step(sched->routes);
 }

@@ -35,7 +35,7 @@
 #include "ipc/base/list.h"
 
 #include "daemon/engine/deadlines.h"
-#include "daemon/engine/order.h"
+#include "daemon/engine/route.h"
 
 #define SCHED_PREFILL_SHARE 0.25
 
@@ -62,7 +62,7 @@ struct sched_stream;
 
 /* Embedded in the owner's session: zero, then sched_join(). All is sched's. */
 struct sched_session {
-    struct order_walker walker;
+    struct route_walker walker;
     enum sched_priority priority; /* of its latest request */
     uint64_t hold_nsec_max;       /* of its latest request */
     uint32_t class_key;           /* likewise */

@@ -11,7 +11,7 @@
 
 struct sched_queue {
     uint64_t weight_key;
-    struct order_node *node; /* NULL: the table of weights was full */
+    struct route_node *node; /* NULL: the table of weights was full */
     struct list in_bucket;
     struct list in_all; /* or in the pool of free queues */
     struct list streams;
@@ -30,7 +30,7 @@ struct sched_stream {
 
 /* A launch that was given out. */
 struct sched_flight {
-    struct order_node *node;
+    struct route_node *node;
     uint32_t n_rows;
     uint64_t expected_nsec; /* that it takes; 0: not known */
     bool is_chunk;
@@ -39,7 +39,7 @@ struct sched_flight {
 
 struct sched {
     struct sched_limits limits;
-    struct order *order;
+    struct routes *routes;
     uint32_t n_queued;
     struct deadlines deadlines;
     struct list active[SCHED_PRIORITIES]; /* sessions with streams */
@@ -78,7 +78,7 @@ void sched_queues_finish(struct sched *sched);
 
 /* sched_enqueue() - into the stream of its session and weight. sched_unlink() - out of it, wherever
  * it is; what is empty then is given back. sched_oldest() - the session's oldest queued item. */
-void sched_enqueue(struct sched *sched, struct sched_item *item, struct order_node *node);
+void sched_enqueue(struct sched *sched, struct sched_item *item, struct route_node *node);
 void sched_unlink(struct sched *sched, struct sched_item *item, enum sched_state state);
 struct sched_item *sched_oldest(const struct sched_session *session);
 
@@ -99,12 +99,12 @@ struct rendezvous {
 
 /* rendezvous_plan() - choose the cohort anew if it is time; after each step of a walker of it.
  * rendezvous_has() - is what that session waits for the ring's business? */
-void rendezvous_plan(struct order_ring *ring);
+void rendezvous_plan(struct route_ring *ring);
 bool rendezvous_has(const struct sched_session *session);
 
 /* rendezvous_choose() - what the cohort of a ring should do: run one of its queues, or wait. Some
  * session of it has something queued. free_nsec: when the device can start. */
-void rendezvous_choose(struct sched *sched, struct order_ring *ring, uint64_t now_nsec,
+void rendezvous_choose(struct sched *sched, struct route_ring *ring, uint64_t now_nsec,
                        uint64_t free_nsec, struct rendezvous *ret_choice);
 
 /* ---- sched_prefill.c ---- */

@@ -16,7 +16,7 @@
 static uint64_t chunk_nsec(const struct sched *sched)
 {
     const struct sched_item *item = LIST_OWNER(sched->prefills.next, struct sched_item, in_stream);
-    struct order_node *node = order_node(sched->order, item->weight_key);
+    struct route_node *node = route_node(sched->routes, item->weight_key);
     return node != NULL ? cost_nsec(&node->cost, sched->limits.rows_max) : 0;
 }
 

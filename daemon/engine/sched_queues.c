@@ -78,7 +78,7 @@ void sched_queues_finish(struct sched *sched)
 /* ---- queues and streams ---- */
 
 static struct sched_queue *queue_get(struct sched *sched, uint64_t weight_key,
-                                     struct order_node *node)
+                                     struct route_node *node)
 {
     struct list *bucket = &sched->queue_buckets[hash_mix(weight_key) & (sched->n_buckets - 1)];
     list_for_each (in_bucket, bucket) {
@@ -147,7 +147,7 @@ static void drop_if_empty(struct sched *sched, struct sched_stream *stream)
 
 /* ---- items ---- */
 
-void sched_enqueue(struct sched *sched, struct sched_item *item, struct order_node *node)
+void sched_enqueue(struct sched *sched, struct sched_item *item, struct route_node *node)
 {
     struct sched_queue *queue = queue_get(sched, item->weight_key, node);
     item->stream = stream_get(sched, queue, item->session);

@@ -84,7 +84,7 @@ static bool look_at(struct sched *sched, struct sched_session *session, uint64_t
 static bool look_among(struct sched *sched, enum sched_priority priority, uint64_t now_nsec,
                        uint64_t free_nsec, struct rendezvous *choice)
 {
-    const struct order_ring *held = NULL; /* asked already: all its cohort gets the same answer */
+    const struct route_ring *held = NULL; /* asked already: all its cohort gets the same answer */
     list_for_each (node, &sched->active[priority]) {
         struct sched_session *session = LIST_OWNER(node, struct sched_session, in_active);
         bool is_held = held != NULL && session->walker.ring == held && rendezvous_has(session);

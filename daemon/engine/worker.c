@@ -23,6 +23,11 @@
  * free completion looks again after that long. libgemmd never lets it come to that. */
 #define STALLED_LOOK_NSEC (5u * (uint64_t)CLOCK_NSEC_PER_MSEC)
 
+/* Nor does a stream that becomes ready: while one is waited for, the worker polls that long as long
+ * as streams keep coming in that time, and looks again after a millisecond otherwise. */
+#define ORDER_SPIN_USEC 5000u
+#define ORDER_LOOK_NSEC (1u * (uint64_t)CLOCK_NSEC_PER_MSEC)
+
 /* Passes that a stopping worker makes to answer what is still in the rings; more than a ring holds,
  * and an end to a client that never stops submitting. */
 #define STOPPING_PASSES 256u
@@ -41,6 +46,7 @@ static bool pass(struct worker *worker)
 {
     bool has_worked = inbox_take(worker);
     has_worked |= intake_poll(worker);
+    has_worked |= order_poll(worker, intake_door_status(worker));
     has_worked |= intake_expire(worker);
     has_worked |= batch_launch(worker);
     has_worked |= batch_poll(worker);
@@ -96,6 +102,9 @@ static void sleep_for_news(struct worker *worker)
     if (raise_flags(worker, &has_stalled)) {
         stats_add(&worker->counters->n_sleeps, 1);
         uint64_t timeout_nsec = has_stalled ? STALLED_LOOK_NSEC : UINT64_MAX;
+        if (!list_is_empty(&worker->orders)) {
+            timeout_nsec = ORDER_LOOK_NSEC;
+        }
         if (worker->wake_nsec != UINT64_MAX) {
             timeout_nsec = num_min(timeout_nsec, held_nsec(worker));
         }
@@ -117,6 +126,14 @@ static void look_on(struct worker *worker)
     }
 }
 
+static struct spin_wait begin_wait(struct worker *worker)
+{
+    uint32_t usec = worker->limits.spin_usec;
+    return list_is_empty(&worker->orders)
+               ? spin_begin(&worker->spin, usec)
+               : spin_begin(&worker->order_spin, usec > 0 ? ORDER_SPIN_USEC : 0);
+}
+
 /* With nothing to do: poll as long as that pays, then sleep. */
 static void wait_for_work(struct worker *worker)
 {
@@ -124,7 +141,7 @@ static void wait_for_work(struct worker *worker)
         look_on(worker);
         return;
     }
-    struct spin_wait wait = spin_begin(&worker->spin, worker->limits.spin_usec);
+    struct spin_wait wait = begin_wait(worker);
     while (spin_again(&wait)) {
         if (pass(worker)) {
             spin_hit(&wait);
@@ -227,6 +244,7 @@ static int set_up(struct worker *worker)
     (void)pthread_mutex_init(&worker->inbox_mutex, NULL);
     list_init(&worker->inbox);
     list_init(&worker->lanes);
+    list_init(&worker->orders);
     worker->wake_nsec = UINT64_MAX;
     list_init(&worker->free_requests);
     int r = alloc_memory(worker);
@@ -282,6 +300,7 @@ static void free_sessions(struct worker *worker)
         for (struct list *node; (node = list_pop(&worker->sessions[i])) != NULL;) {
             struct worker_session *session = LIST_OWNER(node, struct worker_session, in_table);
             lane_finish(&session->lane);
+            free(session->order);
             free(session);
         }
     }

@@ -113,6 +113,20 @@ int worker_attach(struct worker *worker, const struct worker_client *client, str
     return 0;
 }
 
+int worker_open_order(struct worker *worker, uint64_t session_id, const struct worker_words *words)
+{
+    struct worker_session *session = session_find(worker, session_id);
+    GD_ASSERT(session != NULL && session->is_attached);
+    struct command *command = command_new(COMMAND_ORDER, session);
+    int r = command != NULL ? order_new(words, &command->order) : err_raise(-ENOMEM);
+    if (r != 0) {
+        free(command);
+        return r;
+    }
+    post(worker, command);
+    return 0;
+}
+
 void worker_detach(struct worker *worker, uint64_t session_id)
 {
     struct worker_session *session =
@@ -178,7 +192,7 @@ static void detach_session(struct worker *worker, struct worker_session *session
     session->n_requests++; /* keeps the session while its requests are dropped one by one */
     list_for_each_safe (node, &session->requests) {
         struct worker_request *request = LIST_OWNER(node, struct worker_request, in_session);
-        if (batch_drop_waiting(worker, request)) {
+        if (order_drop(request) || batch_drop_waiting(worker, request)) {
             request_refuse(worker, request, STATUS_CANCELLED, NULL);
         }
     }
@@ -216,6 +230,9 @@ static void carry_out(struct worker *worker, struct command *command)
         break;
     case COMMAND_CANCEL:
         intake_cancel(worker, command->session, command->request_id);
+        break;
+    case COMMAND_ORDER:
+        command->session->order = command->order;
         break;
     }
     free(command);

@@ -35,6 +35,8 @@ EXCEPTIONS = {
 WIDER = {
     "daemon/device/device_cuda": {"cuda"},
     "client/device_memory_cuda.c": {"cuda"},
+    "client/device_order_cuda.c": {"cuda"},
+    "client/driver_cuda.h": {"cuda"},
 }
 FOREIGN = re.compile(r"^(zmq|jansson|pcre2|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
