@@ -61,6 +61,11 @@ bool device_is_named(const struct device *device, const char *name)
            (device->uuid[0] != '\0' && strcmp(device->uuid, name) == 0);
 }
 
+const char *device_identity(const struct device *device)
+{
+    return device->uuid[0] != '\0' ? device->uuid : device->name;
+}
+
 /* ---- regions ---- */
 
 int device_view_begin(struct device *device, const struct region *region, enum device_access access,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/device/fault.h"
+#include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
@@ -91,6 +92,10 @@ struct device_ops {
     int (*view_end)(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why);
 
+    /* NULL: by the CPU, from region.base. See device_digest(). Any thread. */
+    int (*digest)(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why);
+
     /* Make sure that launches needing that much scratch, with rows of x of at most that size, will
      * find it. Any thread, off the submit path. */
     int (*reserve)(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
@@ -143,6 +148,9 @@ struct device *device_close(struct device *device); /* NULL in, NULL out */
 /* device_is_named() - is that its name or its UUID? */
 bool device_is_named(const struct device *device, const char *name);
 
+/* device_identity() - what names it in every process: a GPU's UUID, "host". */
+const char *device_identity(const struct device *device);
+
 /* device_view_begin() - CPU memory with the region's bytes (READ), or to be filled with all of them
  * (WRITE): the region itself where the CPU reaches it. Every one that succeeds is followed by
  * device_view_end() on the same thread, which puts what was written into the region. Any thread. */
@@ -150,6 +158,12 @@ int device_view_begin(struct device *device, const struct region *region, enum d
                       void **ret_bytes, struct reason *why) GD_MUST_CHECK;
 int device_view_end(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why) GD_MUST_CHECK;
+
+/* device_digest() - the digests (n) of whole regions (n), computed where they are: on a GPU by a
+ * kernel, on host by as many threads as the device has. 0, negative errno, or STATUS_DEVICE_ERROR /
+ * DEVICE_LOST. Any thread. */
+int device_digest(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why) GD_MUST_CHECK;
 
 /* device_run_alone() - see device_ops.run_alone; launch->workspace is filled in. 0, negative errno,
  * or a status. */

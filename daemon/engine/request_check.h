@@ -26,7 +26,7 @@ struct checked {
 
 /* request_check() - Rules, each with its numbers in the sentence: op, reserved fields and flags
  * known; types among F32, F16, BF16, and for x I8 and F8_E4M3; weight there, on this device, n and
- * k as believed; x quantised only as the weight's activations are, with scales just where the
+ * k as believed; buffers of this device; x quantised only as the weight's activations are, with scales just where the
  * scheme has them; m <= rows_max; strides >= the columns (for m > 1); offsets multiples of the
  * element size; last byte within the buffer, all sums checked for overflow; output disjoint from
  * input. m = 0 checks the weight and the types and acquires no buffer. Return: 0, STATUS_NOT_FOUND,
