@@ -207,7 +207,7 @@ static int adopt_model(struct adopter *adopter, const struct manifest *manifest,
     }
     const char *changed = sources_changed(&model->sources);
     if (changed) {
-        log_write(LOG_LEVEL_WARNING, "store",
+        log_event(LOG_EVENT_CHECKPOINT_CHANGED, LOG_LEVEL_WARNING, "store",
                   "model '%s' serves as it was; '%s' has changed since and is read again",
                   manifest->name, changed);
         return add_job(adopter, LOADER_JOB_RELOAD, manifest, device);
@@ -227,7 +227,8 @@ static int give_up(struct adopter *adopter, const struct manifest *manifest,
     }
     struct device *device = find_device(adopter, manifest->device);
     bool can_load = manifest->name[0] != '\0' && device;
-    log_write(LOG_LEVEL_WARNING, "store", "kept model '%s' is not adopted%s: %s",
+    log_event(LOG_EVENT_NOT_ADOPTED, LOG_LEVEL_WARNING, "store",
+              "kept model '%s' is not adopted%s: %s",
               manifest->name[0] != '\0' ? manifest->name : found->name,
               can_load ? ", and loaded anew" : "", why->text);
     forget_generation(adopter, found);
