@@ -25,8 +25,8 @@
 #define STATS_MODELS_MAX   128u
 #define STATS_TIME_BUCKETS 22u /* up to 1, 2, 4 ... 2^20 us; the last: longer */
 #define STATS_ROW_BUCKETS  8u  /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
-#define STATS_CODES        8u  /* by enum gk_code */
-#define STATS_ACTS         3u  /* x as it comes, as int8, as fp8 */
+#define STATS_CODES        8u /* by enum gk_code, which metrics_devices.c holds to the names here */
+#define STATS_ACTS         3u /* x as it comes, as int8, as fp8 */
 
 struct stats_times {
     _Atomic uint64_t counts[STATS_TIME_BUCKETS]; /* not cumulative */
@@ -123,6 +123,12 @@ struct stats_model *stats_model(struct stats_page *page, const char *name);
 
 /* stats_model_find() - the same for readers; NULL when it has no place of its own. */
 const struct stats_model *stats_model_find(const struct stats_page *page, const char *name);
+
+/* Names of the places of launches_by_rows and of kernel: "3-4", "int4", "fp8". Of codes, NULL where
+ * there is none. */
+const char *stats_rows_name(uint32_t i_rows);
+const char *stats_code_name(uint32_t i_code);
+const char *stats_act_name(uint32_t i_act);
 
 /* stats_read() - any thread, any process. */
 static inline uint64_t stats_read(const _Atomic uint64_t *counter)

@@ -1,5 +1,6 @@
 /* metrics_devices.c - the figures of the workers, read where they count them: ipc/stats.h. A family
  * has one sample, or one histogram, a device. */
+#include <assert.h>
 #include <stddef.h>
 
 #include "gk/gk.h"
@@ -165,22 +166,17 @@ static bool is_used(const struct stats_times *times)
 static void write_kernel(struct openmetrics *om, const struct core *core, uint32_t i_device,
                          uint32_t code, uint32_t act, uint32_t rows)
 {
-    static const char *const codes[STATS_CODES] = {
-        [GK_CODE_F32] = "f32",  [GK_CODE_F16] = "f16", [GK_CODE_BF16] = "bf16",
-        [GK_CODE_U4] = "int4",  [GK_CODE_U8] = "int8", [GK_CODE_E4M3] = "fp8",
-        [GK_CODE_E2M1] = "fp4",
-    };
-    static const char *const acts[STATS_ACTS] = {"float", "int8", "fp8"};
-    static const char *const names[STATS_ROW_BUCKETS] = {"1",    "2",     "3-4",   "5-8",
-                                                         "9-16", "17-32", "33-64", "more"};
+    static_assert(GK_CODE_F32 == 1 && GK_CODE_F16 == 2 && GK_CODE_BF16 == 3 && GK_CODE_U4 == 4 &&
+                      GK_CODE_U8 == 5 && GK_CODE_E4M3 == 6 && GK_CODE_E2M1 == 7,
+                  "stats_code_name() has them in this order");
     const struct stats_times *times = &core->stats->workers[i_device].kernel[code][act][rows];
-    if (codes[code] == NULL || !is_used(times)) {
+    if (stats_code_name(code) == NULL || !is_used(times)) {
         return;
     }
     struct openmetrics_labels labels = device_labels(core, i_device);
-    openmetrics_label(&labels, "weight", codes[code]);
-    openmetrics_label(&labels, "activations", acts[act]);
-    openmetrics_label(&labels, "rows", names[rows]);
+    openmetrics_label(&labels, "weight", stats_code_name(code));
+    openmetrics_label(&labels, "activations", stats_act_name(act));
+    openmetrics_label(&labels, "rows", stats_rows_name(rows));
     openmetrics_times(om, &labels, times);
 }
 
