@@ -147,6 +147,19 @@ const char *stats_act_name(uint32_t i_act)
     return names[i_act];
 }
 
+const char *stats_close_name(uint32_t i_close)
+{
+    static const char *const names[STATS_CLOSES] = {"full", "deadline", "window", "complete",
+                                                    "idle"};
+    return names[i_close];
+}
+
+const char *stats_hold_name(uint32_t i_hold)
+{
+    static const char *const names[STATS_HOLDS] = {"catch_up", "arrival", "prefill"};
+    return names[i_hold];
+}
+
 /* The place of that name, or the first that is unused, or the last. */
 static uint32_t find_place(const struct stats_page *page, const char *name)
 {

@@ -33,7 +33,7 @@ double look_quantile(const struct stats_times *now, const struct stats_times *th
         n += counts[i];
     }
     if (n == 0) {
-        return -1;
+        return LOOK_NOTHING;
     }
     double wanted = share * (double)n;
     double sum = 0;

@@ -30,11 +30,14 @@ struct look_rates {
     uint64_t launches_by_rows[STATS_ROW_BUCKETS];
 };
 
+/* look_rates() - of one device. */
 void look_rates(const struct look *now, const struct look *then, uint32_t i_device,
                 struct look_rates *ret_rates);
 
+#define LOOK_NOTHING (-1.0)
+
 /* look_quantile() - of the events between two histograms, in seconds, spread evenly over their
- * bucket; the last bucket ends at twice its begin. Below 0 when there are none. */
+ * bucket; the last bucket ends at twice its begin. LOOK_NOTHING when there are none. */
 double look_quantile(const struct stats_times *now, const struct stats_times *then, double share);
 
 /* look_since() - seconds from a moment of the page, 0: never, to the look; 0 for what lies behind

@@ -83,6 +83,12 @@ static void write_plain(struct openmetrics *om, const struct core *core)
          offsetof(struct stats_worker, n_in_flight)},
         {OPENMETRICS_GAUGE, "gemmd_lanes", "Lanes that are polled.",
          offsetof(struct stats_worker, n_lanes)},
+        {OPENMETRICS_GAUGE, "gemmd_sessions_held", "Sessions that wait for others to share with.",
+         offsetof(struct stats_worker, n_held)},
+        {OPENMETRICS_GAUGE, "gemmd_passes", "Orders of weights that sessions are known to follow.",
+         offsetof(struct stats_worker, n_passes)},
+        {OPENMETRICS_GAUGE, "gemmd_sessions_in_step", "Sessions that share launches along them.",
+         offsetof(struct stats_worker, n_in_step)},
     };
     for (uint32_t j = 0; j < ARRAY_LENGTH(rows); j++) {
         openmetrics_family(om, rows[j].kind, rows[j].name, rows[j].help);
@@ -92,6 +98,40 @@ static void write_plain(struct openmetrics *om, const struct core *core)
                               stats_read(member(&core->stats->workers[i], rows[j].offset)));
         }
     }
+}
+
+/* Counters by reason, one family. */
+static void write_reasons(struct openmetrics *om, const struct core *core, uint32_t n,
+                          const char *(*name_of)(uint32_t), size_t offset, bool is_time)
+{
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        const _Atomic uint64_t *counters = member(&core->stats->workers[i], offset);
+        for (uint32_t j = 0; j < n; j++) {
+            struct openmetrics_labels labels = device_labels(core, i);
+            openmetrics_label(&labels, "reason", name_of(j));
+            if (is_time) {
+                openmetrics_nsec(om, &labels, stats_read(&counters[j]));
+            } else {
+                openmetrics_count(om, &labels, stats_read(&counters[j]));
+            }
+        }
+    }
+}
+
+static void write_choices(struct openmetrics *om, const struct core *core)
+{
+    openmetrics_family(om, OPENMETRICS_COUNTER, "gemmd_batches_closed",
+                       "Launches, by why they took no more rows.");
+    write_reasons(om, core, STATS_CLOSES, stats_close_name, offsetof(struct stats_worker, n_closed),
+                  false);
+    openmetrics_family(om, OPENMETRICS_COUNTER, "gemmd_holds",
+                       "Times that something waited although the device was free, by what for.");
+    write_reasons(om, core, STATS_HOLDS, stats_hold_name, offsetof(struct stats_worker, n_holds),
+                  false);
+    openmetrics_family(om, OPENMETRICS_COUNTER, "gemmd_hold_idle_seconds",
+                       "Time in which the device had nothing to do because of that.");
+    write_reasons(om, core, STATS_HOLDS, stats_hold_name,
+                  offsetof(struct stats_worker, hold_idle_nsec), true);
 }
 
 static void write_busy(struct openmetrics *om, const struct core *core)
@@ -201,6 +241,7 @@ void metrics_devices(struct openmetrics *om, const struct core *core)
     write_info(om, core);
     write_results(om, core);
     write_plain(om, core);
+    write_choices(om, core);
     write_busy(om, core);
     write_age(om, core);
     write_histograms(om, core);
