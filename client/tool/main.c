@@ -23,6 +23,10 @@ static const struct tool_command commands[] = {
      command_explain},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
+    {"bench",
+     "[--preset MODEL | --shape NxK]... [--format F]... [--m 1,3,8..64] [--act bf16|fp16] "
+     "[--device D] [--disable KERNEL]... [--padding] [--budget-ms T] [--csv FILE] [--svg FILE]",
+     "kernels and formats side by side over M, and where each is the fastest", command_bench},
     {"doctor", "", "what is wrong with this machine or could be better, and the mend for each",
      command_doctor},
     {"drain", "", "take no more work, finish what is there", command_drain},
