@@ -24,8 +24,8 @@
  *     cudaFuncSetAttribute(step, cudaFuncAttributePreferredSharedMemoryCarveout,
  *                          cudaSharedmemCarveoutMaxShared);
  *
- * since a multiprocessor that is split otherwise between cache and shared memory takes no block of a
- * product until it is empty. */
+ * since a multiprocessor that is split otherwise between cache and shared memory takes no block of
+ * a product until it is empty. */
 #ifndef GEMMD_DEVICE_H
 #define GEMMD_DEVICE_H
 

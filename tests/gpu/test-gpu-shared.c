@@ -1,7 +1,7 @@
 /* test-gpu-shared.c - published cases of memory that a client shares on a GPU: slices of one
  * allocation (T22), two names of one slice from two threads (T23), a release at once behind the
  * submit (T25), ranges that leave the slice (T26), the order of the client's writes and the
- * daemon's reads (T28), more rows than may be (T16). Skipped without a GPU. The parent never uses
+ * daemon's reads (T28), a y of 2^31 elements (T16). Skipped without a GPU. The parent never uses
  * CUDA: it forks. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -24,6 +24,9 @@
 #define N_SLICES    4u
 #define N_REQUESTS  32u
 #define POISON      0x5a
+#define BIG_N       32768u /* of TEST_PLAIN; 2^31 elements are 65536 rows of y */
+#define BIG_K       64u
+#define BIG_M       65536u
 
 static struct fixture fixture;
 static struct test_model model;
@@ -33,10 +36,14 @@ static int set_up(void **state)
     (void)state;
     char argument[512];
     fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 1);
+    static const uint32_t shapes[TEST_WEIGHTS][2] = {{96, 256}, {40, 128}, {BIG_N, BIG_K}};
+    test_model_write_sized(&model, &fixture.folder, "tiny", 1, shapes);
     (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
     const struct fixture_options options = {.model = argument,
-                                            .config = "devices = cuda:0\nrows_max = 5000\n"};
+                                            .config = "devices = cuda:0\n"
+                                                      "rows_max = 65536\n"
+                                                      "buffer_bytes_max = 8G\n"
+                                                      "user_buffer_bytes_max = 8G\n"};
     fixture_start(&fixture, &options);
     return 0;
 }
@@ -310,8 +317,8 @@ static bool child_of_ranges(uint32_t i_child)
     gemm.y = gemm.x;
     is_right = is_right && is_refused(client, &gemm, "overlaps");
     gemm = good;
-    gemm.m = 5001;
-    is_right = is_right && is_refused(client, &gemm, "5001");
+    gemm.m = BIG_M + 1;
+    is_right = is_right && is_refused(client, &gemm, "65537");
     gemm.m = 0;
     is_right = is_right && is_good(gemmd_gemm(client, &gemm), "no rows") &&
                is_good(gemmd_gemm(client, &good), "after all") && slice_is_right(&slices, 0);
@@ -324,6 +331,70 @@ static void test_t26_ranges(void **state)
 {
     (void)state;
     assert_true(gpu_children(1, child_of_ranges));
+}
+
+/* ---- 2^31 elements -----------------------------------------------------------------------------
+ */
+
+/* Row i of y by itself, to where row 0 of `alone` is. */
+static bool row_is_right(gemmd_client_t *client, struct gemmd_gemm gemm, uint64_t i_row,
+                         const struct gpu_buffer *alone)
+{
+    const uint64_t row_bytes = BIG_N * 2ull;
+    uint16_t expected[BIG_N], row[BIG_N];
+    const char *y = gemmd_buffer_data(gemm.y);
+    gemm.m = 1;
+    gemm.y = alone->buffer;
+    gemm.x_offset_bytes = i_row * BIG_K * 2;
+    bool is_right = is_good(gemmd_gemm(client, &gemm), "a row by itself") &&
+                    gpu_copy(expected, gemmd_buffer_data(alone->buffer), row_bytes) &&
+                    gpu_copy(row, y + i_row * row_bytes, row_bytes);
+    if (is_right && memcmp(expected, row, row_bytes) != 0) {
+        (void)fprintf(stderr, "row %u of 2^31 elements has other bits\n", (unsigned)i_row);
+        return false;
+    }
+    return is_right;
+}
+
+static bool child_of_many(uint32_t i_child)
+{
+    (void)i_child;
+    static const uint64_t rows[] = {0, 1, 32767, 32768, BIG_M - 2, BIG_M - 1};
+    struct product product;
+    struct gpu_buffer x, y, alone;
+    gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
+    bool is_right =
+        product_init(&product, client, "tiny", &model.weights[TEST_PLAIN],
+                     &(struct product_shape){
+                         .m = 512, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_BF16, .seed = 5}) &&
+        gpu_buffer_init(&x, client, GPU_ARENA, (uint64_t)BIG_M * BIG_K * 2) &&
+        gpu_buffer_init(&y, client, GPU_IPC, (uint64_t)BIG_M * BIG_N * 2) &&
+        gpu_buffer_init(&alone, client, GPU_ARENA, BIG_N * 2) &&
+        cudaMemset(gemmd_buffer_data(y.buffer), 0xff, gemmd_buffer_bytes(y.buffer)) == cudaSuccess;
+    for (uint64_t i = 0; is_right && i < BIG_M; i += 512) { /* other rows 512 apart are alike */
+        is_right = gpu_copy((char *)gemmd_buffer_data(x.buffer) + i * BIG_K * 2,
+                            gemmd_buffer_data(product.x), 512ull * BIG_K * 2);
+    }
+    struct gemmd_gemm gemm = product.gemm;
+    gemm.m = BIG_M;
+    gemm.x = x.buffer;
+    gemm.y = y.buffer;
+    is_right = is_right && is_good(gemmd_gemm(client, &gemm), "2^31 elements");
+    for (uint32_t i = 0; is_right && i < ARRAY_LENGTH(rows); i++) {
+        is_right = row_is_right(client, gemm, rows[i], &alone);
+    }
+    gpu_buffer_finish(&alone);
+    gpu_buffer_finish(&y);
+    gpu_buffer_finish(&x);
+    product_finish(&product);
+    gemmd_close(client);
+    return is_right;
+}
+
+static void test_t16_two_to_the_31_elements(void **state)
+{
+    (void)state;
+    assert_true(gpu_children(1, child_of_many));
 }
 
 /* ---- order -------------------------------------------------------------------------------------
@@ -401,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_t23_two_names_from_two_threads),
         cmocka_unit_test(test_t25_let_go_of_in_flight),
         cmocka_unit_test(test_t26_ranges),
+        cmocka_unit_test(test_t16_two_to_the_31_elements),
         cmocka_unit_test(test_t28_writes_before_reads),
         cmocka_unit_test(test_nothing_is_left),
     };
