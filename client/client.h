@@ -149,6 +149,10 @@ struct gemmd_buffer {
     int fd; /* ...and what goes with it, if that is not region.fd: owned; -1: nothing */
 };
 
+/* connection.c: the folder of the daemon's sockets: wanted, else by the environment, else the
+ * system's. 0 or a status with its sentence. */
+int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes);
+
 /* error.c - the calling thread's last sentence; all return the status. client_fail() keeps *why;
  * client_refuse() makes one; client_fail_errno() turns a negative errno into one;
  * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense. */
