@@ -149,7 +149,7 @@ struct gemmd_buffer {
     int fd; /* ...and what goes with it, if that is not region.fd: owned; -1: nothing */
 };
 
-/* connection.c: the folder of the daemon's sockets: wanted, else by the environment, else the
+/* client.c: the folder of the daemon's sockets: wanted, else by the environment, else the
  * system's. 0 or a status with its sentence. */
 int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes);
 
