@@ -77,7 +77,7 @@ static struct plot plot_at(FILE *stream, const struct drawing *drawing, double t
                          .height = height,
                          .x_min = drawing->m[0] * 0.9,
                          .x_max = drawing->m[drawing->n_m - 1] * 1.1,
-                         .y_min = INFINITY};
+                         .y_min = HUGE_VAL};
 }
 
 static void widen(struct plot *plot, double y)

@@ -253,7 +253,7 @@ static int measure(struct bench *bench, uint32_t i_kernel, uint32_t m, struct re
 static void leave_out_hopeless(struct bench *bench, uint32_t i_first)
 {
     const struct msg_bench_result *result = bench->result;
-    double best = INFINITY;
+    double best = HUGE_VAL;
     for (uint32_t i = i_first; i < result->n_rows; i++) {
         best = fmin(best, result->rows[i].usec);
     }
