@@ -203,7 +203,7 @@ static void draw_legend(FILE *stream, const struct drawing *drawing, double top)
         is_dotted |= pen.dash != NULL;
     }
     y += KEY_LINE / 2;
-    plot_key(stream, KEY_LEFT, y, &floor_pen, "floor: reading the weight once");
+    plot_key(stream, KEY_LEFT, y, &floor_pen, "floor: a launch, reading the weight once");
     if (is_dotted) {
         plot_key(stream, KEY_LEFT, y += KEY_LINE, &other_pen, "adds up in another order");
     }

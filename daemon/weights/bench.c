@@ -301,9 +301,7 @@ static int result_new(const struct bench *bench, struct msg_bench_result **ret_r
     result->rows = rows;
     result->packed_bytes = problem->layout->packed_bytes(&problem->desc);
     result->flops = 2ull * problem->desc.n * problem->desc.k;
-    if (device->read_gbps > 0) {
-        result->floor_usec = (double)result->packed_bytes / (device->read_gbps * 1e3);
-    }
+    result->floor_usec = device_floor_usec(device, result->packed_bytes);
     (void)snprintf(result->device, sizeof(result->device), "%.60s: %s", device->name,
                    device->description);
     (void)snprintf(result->layout, sizeof(result->layout), "%s v%u", problem->layout->tag,
