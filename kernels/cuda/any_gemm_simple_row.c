@@ -20,7 +20,7 @@ static_assert(GK_COLUMN_SCALE_MULTIPLIES == 1 && GK_COLUMN_SCALE_DIVIDES == 2,
 
 static_assert(GK_ACT_FP8_TENSOR == 1 && GK_ACT_FP8_TOKEN == 2 && GK_ACT_FP8_GROUP == 3 &&
                   GK_ACT_INT8_TENSOR == 4 && GK_ACT_INT8_TOKEN == 5 && GK_ACT_INT8_TOKEN_ZERO == 6,
-              "any_quantise.cu counts the schemes so");
+              "quantise_rules.cuh counts the schemes so");
 
 static bool is_float(enum dtype dtype)
 {
@@ -151,12 +151,9 @@ static int quantise(const struct gk_launch *launch, const struct any_gemm *gemm,
         .m = gemm->m,
         .k = gemm->k,
         .x_dtype = launch->problem.x_dtype,
-        .act = desc->act,
         .group_k = desc->act == GK_ACT_FP8_GROUP ? GK_ACT_GROUP_K : desc->k,
         .n_scales = gemm->n_x_scales,
-        .is_pow2 = desc->is_act_scale_pow2,
-        .act_scale = desc->act_scale,
-        .act_zero = desc->act_zero,
+        .rule = {desc->act, desc->is_act_scale_pow2, desc->act_scale, desc->act_zero},
         .values = launch->workspace,
         .scales = (float *)launch->workspace + (uint64_t)gemm->m * gemm->k,
     };

@@ -56,6 +56,17 @@ __device__ __forceinline__ void st_shared_v4(uint32_t shared, const float4 &v)
                  : "memory");
 }
 
+__device__ __forceinline__ void st_shared(uint32_t shared, uint32_t v)
+{
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(v) : "memory");
+}
+
+/* Wait for the others of n_threads, whole warps that meet at that barrier; 0 is __syncthreads's. */
+__device__ __forceinline__ void bar_sync(int barrier, uint32_t n_threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(n_threads) : "memory");
+}
+
 /* The lane, read anew: what is computed from it is not kept in registers across a loop. */
 __device__ __forceinline__ uint32_t lane_id()
 {
