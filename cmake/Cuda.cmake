@@ -1,8 +1,9 @@
 # GEMMD_CUDA: the CUDA back end and its kernels. ON by default where nvcc is found.
 #
 # .cu files are compiled by nvcc through custom commands rather than as a CMake language: programs then are linked by the
-# C compiler as they are without CUDA (clang with its sanitizers too), and configuring does not run nvcc. The CUDA
-# runtime is linked statically and finds the driver at run time, so one binary starts with and without a GPU.
+# C compiler as they are without CUDA (clang with its sanitizers too), and configuring does not run nvcc; a compiler
+# launcher such as ccache, CMAKE_C_COMPILER_LAUNCHER, serves nvcc as well. The CUDA runtime is linked statically and finds
+# the driver at run time, so one binary starts with and without a GPU.
 find_package(CUDAToolkit QUIET)
 if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
     option(GEMMD_CUDA "build the CUDA back end" ON)
@@ -28,7 +29,7 @@ function(gemmd_cuda_sources target)
         get_filename_component(folder ${object} DIRECTORY)
         file(MAKE_DIRECTORY ${folder})
         add_custom_command(OUTPUT ${object}
-            COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR}
+            COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR}
                 -I${CMAKE_SOURCE_DIR}/kernels/include -MD -MF ${object}.d
                 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
             DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d VERBATIM

@@ -21,6 +21,7 @@
 #define SIDE_FDS_MAX      2
 #define SIDE_SOCKET_NAME  "session"
 #define SIDE_CONTROL_NAME "control"
+#define SIDE_STATUS_NAME  "status"
 
 enum side_type {
     SIDE_HELLO = 1,          /* -> SIDE_WELCOME */

@@ -63,7 +63,7 @@ static void sleep_for_news(struct worker *worker)
 {
     bool has_stalled;
     if (raise_flags(worker, &has_stalled)) {
-        counter_add(&worker->counters.n_sleeps, 1);
+        stats_add(&worker->counters->n_sleeps, 1);
         struct epoll_event events[16];
         (void)epoll_wait(worker->epoll_fd, events, 16, has_stalled ? STALLED_LOOK_MSEC : -1);
     }
@@ -207,6 +207,7 @@ int worker_new(struct device *device, struct store *store, const struct worker_l
     worker->store = store;
     worker->limits = *limits;
     worker->callbacks = *callbacks;
+    worker->counters = callbacks->stats;
     worker->inbox_fd = -1;
     worker->epoll_fd = -1;
     int r = set_up(worker);
@@ -248,33 +249,28 @@ struct worker *worker_free(struct worker *worker)
 
 /* ---- statistics ---- */
 
-static uint64_t counted(const _Atomic uint64_t *counter)
-{
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
 void worker_stats(struct worker *worker, struct worker_stats *ret_stats)
 {
-    const struct worker_counters *counters = &worker->counters;
+    const struct stats_worker *counters = worker->counters;
     *ret_stats = (struct worker_stats){
-        .n_requests = counted(&counters->n_requests),
-        .n_ok = counted(&counters->n_ok),
-        .n_refused = counted(&counters->n_refused),
-        .n_cancelled = counted(&counters->n_cancelled),
-        .n_timed_out = counted(&counters->n_timed_out),
-        .n_failed = counted(&counters->n_failed),
-        .n_rows = counted(&counters->n_rows),
-        .n_launches = counted(&counters->n_launches),
-        .n_shared_launches = counted(&counters->n_shared_launches),
-        .busy_nsec = counted(&counters->busy_nsec),
-        .queue_nsec = counted(&counters->queue_nsec),
-        .n_sleeps = counted(&counters->n_sleeps),
-        .n_corrupt_lanes = counted(&counters->n_corrupt_lanes),
-        .n_in_flight = (uint32_t)counted(&counters->n_in_flight),
-        .n_lanes = (uint32_t)counted(&counters->n_lanes),
-        .last_ok_nsec = counted(&counters->last_ok_nsec),
+        .n_requests = stats_read(&counters->n_requests),
+        .n_ok = stats_read(&counters->n_ok),
+        .n_refused = stats_read(&counters->n_refused),
+        .n_cancelled = stats_read(&counters->n_cancelled),
+        .n_timed_out = stats_read(&counters->n_timed_out),
+        .n_failed = stats_read(&counters->n_failed),
+        .n_rows = stats_read(&counters->n_rows),
+        .n_launches = stats_read(&counters->n_launches),
+        .n_shared_launches = stats_read(&counters->n_shared_launches),
+        .busy_nsec = stats_read(&counters->busy_nsec),
+        .queue_nsec = stats_read(&counters->queue.sum_nsec),
+        .n_sleeps = stats_read(&counters->n_sleeps),
+        .n_corrupt_lanes = stats_read(&counters->n_corrupt_lanes),
+        .n_in_flight = (uint32_t)stats_read(&counters->n_in_flight),
+        .n_lanes = (uint32_t)stats_read(&counters->n_lanes),
+        .last_ok_nsec = stats_read(&counters->last_ok_nsec),
     };
     for (uint32_t i = 0; i < WORKER_BATCH_BUCKETS; i++) {
-        ret_stats->launches_by_rows[i] = counted(&counters->launches_by_rows[i]);
+        ret_stats->launches_by_rows[i] = stats_read(&counters->launches_by_rows[i]);
     }
 }

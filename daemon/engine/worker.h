@@ -20,6 +20,7 @@
 #include "daemon/weights/store.h"
 #include "ipc/lane.h"
 #include "ipc/request.h"
+#include "ipc/stats.h"
 
 struct worker;
 
@@ -48,6 +49,7 @@ struct worker_callbacks { /* all run on the worker thread */
     worker_reply_fn on_reply;       /* a ZeroMQ request ended */
     worker_detached_fn on_detached; /* nothing of that session is left in this worker */
     worker_fatal_fn on_fatal;       /* DEVICE_LOST: the process must exit for a restart */
+    struct stats_worker *stats;     /* zeroed; counted in by the worker as long as it lives */
 };
 
 /* worker_new() - start the thread. Device and store must outlive it. 0 or negative errno. */
@@ -74,7 +76,7 @@ void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_
 /* worker_drain() - from now on every new request answers SHUTTING_DOWN. */
 void worker_drain(struct worker *worker);
 
-#define WORKER_BATCH_BUCKETS 8u /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
+#define WORKER_BATCH_BUCKETS STATS_ROW_BUCKETS
 
 struct worker_stats {
     uint64_t n_requests; /* taken; each ends in one of the next five */

@@ -5,6 +5,7 @@
  * of others take turns, so that a decode step waits for one chunk at most. */
 #include "daemon/engine/worker_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "ipc/base/log.h"
@@ -33,6 +34,7 @@ static void add_request(struct worker *worker, struct worker_batch *batch,
 {
     add_rows(batch, request);
     batch->has_cpu_rows |= buffer_is_cpu_memory(request->checked.x_buffer);
+    batch->oldest_nsec = num_min(batch->oldest_nsec, request->seen_nsec);
     batch->requests[batch->n_requests++] = request;
     if (request->session->last_batch != worker->n_batches) {
         request->session->last_batch = worker->n_batches;
@@ -50,6 +52,7 @@ static struct worker_batch *batch_begin(struct worker *worker)
             batch->n_sessions = 0;
             batch->n_rows = 0;
             batch->has_cpu_rows = false;
+            batch->oldest_nsec = UINT64_MAX;
             worker->n_busy_batches++;
             worker->n_batches++;
             return batch;
@@ -137,25 +140,45 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
     list_append(&worker->prefills, &request->in_prefills);
 }
 
+/* ---- counting ---- */
+
 static uint32_t rows_bucket(const struct worker_batch *batch)
 {
-    if (batch->requests[0]->item.n_rows > GK_BATCH_ROWS_MAX) {
-        return WORKER_BATCH_BUCKETS - 1;
-    }
-    uint32_t bucket = 0;
-    while ((1u << bucket) < batch->n_rows) {
-        bucket++;
-    }
-    return bucket;
+    bool is_chunk = batch->requests[0]->item.n_rows > GK_BATCH_ROWS_MAX;
+    return is_chunk ? STATS_ROW_BUCKETS - 1 : stats_row_bucket(batch->n_rows);
+}
+
+static struct stats_times *kernel_times(struct stats_worker *counters,
+                                        const struct worker_batch *batch)
+{
+    static_assert(GK_CODE_E2M1 < STATS_CODES, "a kind of weight has no place in the figures");
+    const struct gk_desc *desc = &batch->launch.gk.problem.desc;
+    uint32_t act = gk_act_is_int8(desc->act) ? 1 : gk_act_is_fp8(desc->act) ? 2 : 0;
+    return &counters->kernel[desc->code][act][rows_bucket(batch)];
+}
+
+/* How long the device was free while a request of this launch waited for it. A chunk of a request
+ * that had others before it waits from the end of the launch before. */
+static uint64_t stall_nsec(const struct stats_worker *counters, const struct worker_batch *batch)
+{
+    uint64_t ready_nsec = num_max(batch->oldest_nsec, stats_read(&counters->last_end_nsec));
+    uint64_t start_nsec = batch->launch.start_nsec;
+    return start_nsec > ready_nsec ? start_nsec - ready_nsec : 0;
 }
 
 static void count_launch(struct worker *worker, const struct worker_batch *batch)
 {
-    struct worker_counters *counters = &worker->counters;
-    counter_add(&counters->n_launches, 1);
-    counter_add(&counters->n_shared_launches, batch->n_sessions > 1);
-    counter_add(&counters->launches_by_rows[rows_bucket(batch)], 1);
-    counter_add(&counters->busy_nsec, batch->launch.end_nsec - batch->launch.start_nsec);
+    struct stats_worker *counters = worker->counters;
+    uint64_t run_nsec = batch->launch.end_nsec - batch->launch.start_nsec;
+    stats_add(&counters->n_launches, 1);
+    stats_add(&counters->n_failed_launches, batch->launch.result != 0);
+    stats_add(&counters->n_shared_launches, batch->n_sessions > 1);
+    stats_add(&counters->launches_by_rows[rows_bucket(batch)], 1);
+    stats_add(&counters->launch_rows, batch->n_rows);
+    stats_add(&counters->busy_nsec, run_nsec);
+    stats_count_time(kernel_times(counters, batch), run_nsec);
+    stats_count_time(&counters->stall, stall_nsec(counters, batch));
+    stats_set(&counters->last_end_nsec, batch->launch.end_nsec);
 }
 
 static void batch_finish(struct worker *worker, struct worker_batch *batch)

@@ -38,8 +38,8 @@ struct worker_request *request_new(struct worker *worker, struct worker_session 
     session->n_requests++;
     session->n_lane_requests += is_from_lane;
     worker->n_requests++;
-    counter_add(&worker->counters.n_requests, 1);
-    counter_add(&worker->counters.n_in_flight, 1);
+    stats_add(&worker->counters->n_requests, 1);
+    stats_add(&worker->counters->n_in_flight, 1);
     return request;
 }
 
@@ -66,12 +66,12 @@ static void request_release(struct worker *worker, struct worker_request *reques
     session->n_requests--;
     session->n_lane_requests -= request->is_from_lane;
     worker->n_requests--;
-    counter_add(&worker->counters.n_in_flight, UINT64_MAX);
+    stats_add(&worker->counters->n_in_flight, UINT64_MAX);
 }
 
 /* ---- the end of a request ---- */
 
-static _Atomic uint64_t *counter_of(struct worker_counters *counters, int status)
+static _Atomic uint64_t *counter_of(struct stats_worker *counters, int status)
 {
     switch (status) {
     case STATUS_OK:
@@ -91,18 +91,19 @@ static _Atomic uint64_t *counter_of(struct worker_counters *counters, int status
 static void count_end(struct worker *worker, const struct worker_request *request,
                       const struct outcome *outcome)
 {
-    struct worker_counters *counters = &worker->counters;
-    counter_add(counter_of(counters, outcome->status), 1);
+    struct stats_worker *counters = worker->counters;
+    stats_add(counter_of(counters, outcome->status), 1);
     if (outcome->status != STATUS_OK) {
         return;
     }
-    if (request->start_nsec != 0) {
-        counter_add(&counters->n_rows, request->checked.m);
-        counter_add(&counters->queue_nsec, request->start_nsec - request->seen_nsec);
-    }
     uint64_t end_nsec = outcome->end_nsec != 0 ? outcome->end_nsec : request->seen_nsec;
-    atomic_store_explicit(&counters->last_ok_nsec, end_nsec, memory_order_relaxed);
-    atomic_fetch_add_explicit(&request->checked.weight->n_requests, 1, memory_order_relaxed);
+    if (request->start_nsec != 0) {
+        stats_add(&counters->n_rows, request->checked.m);
+        stats_count_time(&counters->queue, request->start_nsec - request->seen_nsec);
+        stats_count_time(&counters->request, end_nsec - request->seen_nsec);
+    }
+    stats_set(&counters->last_ok_nsec, end_nsec);
+    weight_count(request->checked.weight, request->checked.m);
 }
 
 static struct request_result result_of(const struct worker_request *request,
@@ -166,14 +167,14 @@ void lane_drop(struct worker *worker, struct worker_session *session)
     if (session->is_lane_open) {
         session->is_lane_open = false;
         list_remove(&session->in_lanes);
-        counter_add(&worker->counters.n_lanes, UINT64_MAX);
+        stats_add(&worker->counters->n_lanes, UINT64_MAX);
     }
 }
 
 void lane_mark_corrupt(struct worker *worker, struct worker_session *session)
 {
     lane_drop(worker, session);
-    counter_add(&worker->counters.n_corrupt_lanes, 1);
+    stats_add(&worker->counters->n_corrupt_lanes, 1);
     log_write(LOG_LEVEL_WARNING, "worker",
               "session %llu wrote impossible indices to its lane, which is ignored from now on",
               (unsigned long long)session->session_id);

@@ -168,7 +168,7 @@ static void open_lane(struct worker *worker, struct worker_session *session,
     session->lane = *lane;
     session->is_lane_open = true;
     list_append(&worker->lanes, &session->in_lanes);
-    counter_add(&worker->counters.n_lanes, 1);
+    stats_add(&worker->counters->n_lanes, 1);
 }
 
 static void detach_session(struct worker *worker, struct worker_session *session)
@@ -197,8 +197,8 @@ static void submit(struct worker *worker, struct worker_session *session,
     (void)snprintf(result.text, sizeof(result.text),
                    "the worker has %u requests in flight, its limit", worker->limits.requests_max);
     atomic_fetch_sub(&session->n_zmq, 1);
-    counter_add(&worker->counters.n_requests, 1);
-    counter_add(&worker->counters.n_failed, 1);
+    stats_add(&worker->counters->n_requests, 1);
+    stats_add(&worker->counters->n_failed, 1);
     worker->callbacks.on_reply(worker->callbacks.arg, session->session_id, &result);
 }
 

@@ -104,7 +104,7 @@ static enum ring_result take_entry(struct worker_session *session, struct reques
 
 static uint64_t lane_share(const struct worker *worker)
 {
-    uint64_t n_lanes = atomic_load_explicit(&worker->counters.n_lanes, memory_order_relaxed);
+    uint64_t n_lanes = stats_read(&worker->counters->n_lanes);
     return num_max(1, worker->limits.requests_max / num_max(1, n_lanes));
 }
 

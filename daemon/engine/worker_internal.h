@@ -16,6 +16,7 @@
 #include "ipc/base/list.h"
 #include "ipc/lane.h"
 #include "ipc/spin.h"
+#include "ipc/stats.h"
 
 #include "daemon/engine/request_check.h"
 #include "daemon/engine/sched.h"
@@ -83,31 +84,11 @@ struct worker_batch {
     uint32_t n_sessions;
     uint32_t n_rows;
     bool has_cpu_rows;
+    uint64_t oldest_nsec; /* when the first of its requests was taken */
     struct worker_request *requests[GK_BATCH_ROWS_MAX];
     const void *x_rows[GK_BATCH_ROWS_MAX];
     const float *x_scale_rows[GK_BATCH_ROWS_MAX];
     void *y_rows[GK_BATCH_ROWS_MAX];
-};
-
-/* struct worker_stats while it is being counted: written by the worker, read by any thread. */
-struct worker_counters {
-    _Atomic uint64_t n_requests;
-    _Atomic uint64_t n_ok;
-    _Atomic uint64_t n_refused;
-    _Atomic uint64_t n_cancelled;
-    _Atomic uint64_t n_timed_out;
-    _Atomic uint64_t n_failed;
-    _Atomic uint64_t n_rows;
-    _Atomic uint64_t n_launches;
-    _Atomic uint64_t n_shared_launches;
-    _Atomic uint64_t launches_by_rows[WORKER_BATCH_BUCKETS];
-    _Atomic uint64_t busy_nsec;
-    _Atomic uint64_t queue_nsec;
-    _Atomic uint64_t n_sleeps;
-    _Atomic uint64_t n_corrupt_lanes;
-    _Atomic uint64_t n_in_flight;
-    _Atomic uint64_t n_lanes;
-    _Atomic uint64_t last_ok_nsec;
 };
 
 struct worker {
@@ -128,7 +109,7 @@ struct worker {
     int epoll_fd;          /* doorbells and inbox_fd */
     _Atomic bool is_draining;
     _Atomic bool is_stopping;
-    struct worker_counters counters;
+    struct stats_worker *counters; /* borrowed; written by the worker, read by any thread */
 
     /* the worker thread's */
     struct spin spin;
@@ -147,13 +128,6 @@ struct worker {
     uint32_t n_busy_batches;
     uint64_t n_batches;
 };
-
-/* counter_add() - by the one thread that writes it; UINT64_MAX takes one away. */
-static inline void counter_add(_Atomic uint64_t *counter, uint64_t n)
-{
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
-                          memory_order_relaxed);
-}
 
 /* request_of_item() - the request that embeds it. */
 static inline struct worker_request *request_of_item(struct sched_item *item)

@@ -50,6 +50,11 @@ static const struct config_option options[] = {
     ROW(TEXT, host_isa, "", 0, CONFIG_WORD_BYTES, "",
         "The widest instructions that kernels of the host device may use: portable, avx2 or "
         "avx512; empty: what the CPU has. The products are the same, bit for bit."),
+    ROW(LIST, kernels_disabled, "", 0, CONFIG_KERNELS_MAX, "",
+        "A kernel that is never to run, by the name that gemmctl explain shows."),
+    ROW(LIST, kernels_preferred, "", 0, CONFIG_KERNELS_MAX, "",
+        "A kernel to take before others wherever it can serve, the first one named first. With "
+        "another order of sums, bits of products change."),
     ROW(BOOL, batching, "yes", 0, 1, "",
         "Let requests of different sessions for one weight share a launch."),
     ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
@@ -302,6 +307,8 @@ void config_finish(struct config *config)
     list_finish(&config->models);
     list_finish(&config->model_options);
     list_finish(&config->admin_uids);
+    list_finish(&config->kernels_disabled);
+    list_finish(&config->kernels_preferred);
 }
 
 /* ---- rules -------------------------------------------------------------------------------------
@@ -381,6 +388,24 @@ static int check_lists(const struct config *config, struct reason *why)
     return 0;
 }
 
+static int check_kernel_names(const char *option, const struct config_list *names,
+                              struct reason *why)
+{
+    for (uint32_t i = 0; i < names->n; i++) {
+        if (gk_kernel_named(names->items[i]) == NULL) {
+            return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: this build has no kernel '%.64s'",
+                              option, names->items[i]);
+        }
+    }
+    return 0;
+}
+
+static int check_kernels(const struct config *config, struct reason *why)
+{
+    int r = check_kernel_names("kernels_disabled", &config->kernels_disabled, why);
+    return r != 0 ? r : check_kernel_names("kernels_preferred", &config->kernels_preferred, why);
+}
+
 int config_check(const struct config *config, struct reason *why)
 {
     if (config->socket_mode != 0600 && config->socket_mode != 0660) {
@@ -397,7 +422,8 @@ int config_check(const struct config *config, struct reason *why)
         reason_prefix(why, "host_isa");
         return r;
     }
-    r = check_model_options(config, why);
+    r = check_kernels(config, why);
+    r = r != 0 ? r : check_model_options(config, why);
     return r != 0 ? r : check_lists(config, why);
 }
 

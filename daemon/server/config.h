@@ -21,6 +21,7 @@
 #define CONFIG_DEVICES_MAX    16u
 #define CONFIG_MODELS_MAX     64u
 #define CONFIG_ADMINS_MAX     32u
+#define CONFIG_KERNELS_MAX    32u
 #define CONFIG_FILE_BYTES_MAX (1024u * 1024u)
 #define CONFIG_OPTIONS_MAX    64u
 
@@ -37,6 +38,8 @@ struct config {
     struct config_list models;        /* NAME=PATH */
     struct config_list model_options; /* NAME: KEY=VALUE ...; see model_options.h */
     struct config_list admin_uids;
+    struct config_list kernels_disabled;
+    struct config_list kernels_preferred;
     uint64_t socket_mode;
     uint64_t threads;
     uint64_t batching;

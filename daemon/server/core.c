@@ -2,6 +2,8 @@
  * and back. */
 #include "daemon/server/core.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "daemon/server/accept_guard.h"
@@ -65,6 +67,19 @@ static struct quota_limits limits_of(const struct config *config, uint64_t deriv
     };
 }
 
+/* The figures of a device, which readers of the page see from now on. */
+static struct stats_worker *stats_begin(struct core *core, uint32_t index)
+{
+    static_assert(CONFIG_DEVICES_MAX <= STATS_DEVICES_MAX, "a device has no place in the figures");
+    struct stats_worker *stats = &core->stats->workers[index];
+    const struct device *device = core->devices[index];
+    (void)snprintf(stats->device_name, sizeof(stats->device_name), "%s", device->name);
+    (void)snprintf(stats->device_description, sizeof(stats->device_description), "%s",
+                   device->description);
+    atomic_store(&core->stats->n_devices, index + 1);
+    return stats;
+}
+
 static int add_device(struct core *core, const char *spec, struct reason *why)
 {
     uint32_t index = core->n_devices;
@@ -96,6 +111,7 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
         .on_reply = on_reply,
         .on_detached = on_detached,
         .on_fatal = on_fatal,
+        .stats = stats_begin(core, index),
     };
     r = worker_new(core->devices[index], core->store, &limits, &callbacks, &core->workers[index]);
     if (r == 0) {
@@ -134,14 +150,31 @@ static int add_devices(struct core *core, struct reason *why)
     return 0;
 }
 
-int core_init(struct core *core, const struct config *config, struct reason *why)
+/* The choice of kernels, before anything asks for one. */
+static int apply_wishes(const struct config *config, struct reason *why)
 {
-    *core =
-        (struct core){.config = config, .start_nsec = clock_now_nsec(), .mailbox = MAILBOX_NULL};
+    int r = gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
+    for (uint32_t i = 0; r == 0 && i < config->kernels_disabled.n; i++) {
+        r = gk_disable(config->kernels_disabled.items[i], why);
+    }
+    for (uint32_t i = 0; r == 0 && i < config->kernels_preferred.n; i++) {
+        r = gk_prefer(config->kernels_preferred.items[i], why);
+    }
+    return r;
+}
+
+int core_init(struct core *core, const struct config *config, struct stats_page *stats,
+              struct reason *why)
+{
+    *core = (struct core){
+        .config = config, .start_nsec = clock_now_nsec(), .mailbox = MAILBOX_NULL, .stats = stats};
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
+    if (r == 0) {
+        store_count_in(core->store, stats);
+    }
     r = r != 0 ? r : loader_new(core->store, &core->loader);
-    r = r != 0 ? r : gk_host_isa_limit(config->host_isa[0] != '\0' ? config->host_isa : NULL, why);
+    r = r != 0 ? r : apply_wishes(config, why);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {
         return r;

@@ -15,6 +15,7 @@
 #include "daemon/weights/store.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
+#include "ipc/stats.h"
 
 enum core_phase { CORE_STARTING, CORE_SERVING, CORE_DRAINING, CORE_STOPPING };
 
@@ -36,6 +37,7 @@ struct core {
     enum core_phase phase;
     uint64_t start_nsec;
     struct mailbox mailbox;
+    struct stats_page *stats; /* borrowed */
     struct quota *quota;
     struct quota_limits limits;
     uint64_t derived_fds; /* total_fds_max when the configuration leaves that to us */
@@ -48,9 +50,10 @@ struct core {
     struct core_counters counters;
 };
 
-/* core_init() - open the devices and start the threads. On failure the core is safe to finish.
- * Return: 0, negative errno, or the device's status. */
-int core_init(struct core *core, const struct config *config, struct reason *why) GD_MUST_CHECK;
+/* core_init() - open the devices and start the threads, which count in *stats. On failure the core
+ * is safe to finish. Return: 0, negative errno, or the device's status. */
+int core_init(struct core *core, const struct config *config, struct stats_page *stats,
+              struct reason *why) GD_MUST_CHECK;
 
 /* core_apply_limits() - what the configuration says now about accounts; charges that are over a
  * lower limit stay, and nothing is added to them. */

@@ -13,9 +13,12 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/side.h"
+#include "ipc/stats.h"
 
 static_assert(CONFIG_DIR_BYTES + sizeof("/" SIDE_SOCKET_NAME) - 1 == LOCKFILE_PATH_BYTES &&
-                  sizeof(SIDE_CONTROL_NAME) == sizeof(SIDE_SOCKET_NAME),
+                  sizeof(SIDE_CONTROL_NAME) == sizeof(SIDE_SOCKET_NAME) &&
+                  sizeof(SIDE_STATUS_NAME) <= sizeof(SIDE_SOCKET_NAME) &&
+                  sizeof(STATS_FILE_NAME) <= sizeof(SIDE_SOCKET_NAME),
               "the longest folder with a socket's name fills a socket address");
 
 /* dir is at most CONFIG_DIR_BYTES - 1 long. */
@@ -106,6 +109,8 @@ int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode
     }
     make_path(made.session_path, dir, SIDE_SOCKET_NAME);
     make_path(made.control_path, dir, SIDE_CONTROL_NAME);
+    make_path(made.status_path, dir, SIDE_STATUS_NAME);
+    make_path(made.stats_path, dir, STATS_FILE_NAME);
     CLEAN_FD int dir_fd = -1;
     int r = open_dir(dir, (socket_mode & 0060) != 0 ? 0750 : 0700, &dir_fd, why);
     if (r != 0) {
@@ -115,6 +120,7 @@ int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode
     r = take_lock(dir_fd, dir, &fd, why);
     r = r != 0 ? r : check_socket_path(made.session_path, why);
     r = r != 0 ? r : check_socket_path(made.control_path, why);
+    r = r != 0 ? r : check_socket_path(made.status_path, why);
     if (r != 0) {
         return r;
     }
@@ -138,6 +144,7 @@ void lockfile_finish(struct lockfile *lockfile)
     }
     remove_socket(lockfile->session_path);
     remove_socket(lockfile->control_path);
+    remove_socket(lockfile->status_path);
     (void)close(lockfile->fd);
     *lockfile = LOCKFILE_NULL;
 }

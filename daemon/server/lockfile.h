@@ -19,6 +19,8 @@ struct lockfile {
     int fd; /* owned, holds the lock */
     char session_path[LOCKFILE_PATH_BYTES];
     char control_path[LOCKFILE_PATH_BYTES];
+    char status_path[LOCKFILE_PATH_BYTES];
+    char stats_path[LOCKFILE_PATH_BYTES]; /* a file, not a socket: see ipc/stats.h */
 };
 
 #define LOCKFILE_NULL ((struct lockfile){.fd = -1})

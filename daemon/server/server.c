@@ -32,6 +32,7 @@
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
+#include "ipc/stats.h"
 
 #define MESSAGES_A_TURN 64u
 #define TICK_USEC       10000u
@@ -44,6 +45,7 @@ struct server {
     enum exit_code exit_code;
     char dir[CONFIG_TEXT_BYTES]; /* what is too long for a folder is refused, not cut */
     struct lockfile lockfile;
+    struct stats_page *stats;
     sd_event *event;
     struct core core;
     struct reception reception;
@@ -370,8 +372,12 @@ static int set_up(struct server *server, struct reason *why)
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
     r = r != 0 ? r : message_guard_init(server->lockfile.control_path, accept_guard_limit());
+    r = r != 0 ? r
+               : stats_create(server->lockfile.stats_path,
+                              server->config->socket_mode & 0040 ? 0440 : 0400, GEMMD_VERSION,
+                              &server->stats);
     r = r != 0 ? r : sd_event_new(&server->event);
-    r = r != 0 ? r : core_init(&server->core, server->config, why);
+    r = r != 0 ? r : core_init(&server->core, server->config, server->stats, why);
     if (r != 0) {
         return r;
     }
@@ -407,6 +413,7 @@ static void tear_down(struct server *server)
     (void)sd_event_source_unref(server->more_source);
     (void)sd_event_source_unref(server->tick_source);
     (void)sd_event_unref(server->event);
+    server->stats = stats_remove(server->stats, server->lockfile.stats_path);
     lockfile_finish(&server->lockfile);
     message_guard_finish();
     accept_guard_finish();

@@ -109,7 +109,7 @@ static void explain_other(const struct gk_kernel *kernel, const struct weight *w
     struct gk_problem problem = problem_of(weight, choice->m);
     struct reason why = REASON_NULL;
     (void)snprintf(ret_declined->kernel, sizeof(ret_declined->kernel), "%s", kernel->name);
-    if (kernel->can_implement(&problem, &why) == 0) {
+    if (gk_judge(&problem, kernel, &why) == 0) {
         (void)reason_set(&why, STATUS_OK, "it could, and is not preferred: %.1f us predicted",
                          predict(kernel, weight, choice->m));
     }

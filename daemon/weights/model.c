@@ -74,6 +74,15 @@ struct weight *weight_unref(struct weight *weight)
     return NULL;
 }
 
+void weight_count(struct weight *weight, uint64_t n_rows)
+{
+    atomic_fetch_add_explicit(&weight->n_requests, 1, memory_order_relaxed);
+    if (weight->stats) {
+        atomic_fetch_add_explicit(&weight->stats->n_requests, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&weight->stats->n_rows, n_rows, memory_order_relaxed);
+    }
+}
+
 void weight_retire(struct weight *weight)
 {
     atomic_fetch_add(&weight->tally->retired_bytes, weight->packed.size_bytes);

@@ -12,6 +12,7 @@
 #include "ipc/base/check.h"
 #include "ipc/msg.h"
 #include "ipc/shm.h"
+#include "ipc/stats.h"
 
 /* Bytes of retired generations. Shared by a store and every weight that it ever published, because
  * weights may outlive the store. */
@@ -33,7 +34,8 @@ struct weight {
     struct region packed;
     _Atomic uint64_t n_requests; /* served so far; a reload carries it over */
 
-    struct tally *tally; /* of the store that published it, or NULL */
+    struct stats_model *stats; /* its model's figures; NULL: nobody counts */
+    struct tally *tally;       /* of the store that published it, or NULL */
     _Atomic bool is_retired;
 };
 
@@ -62,6 +64,9 @@ struct tally *tally_unref(struct tally *tally);
 int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
 struct weight *weight_ref(struct weight *weight);
 struct weight *weight_unref(struct weight *weight);
+
+/* weight_count() - one more request served by it, of so many rows. Any thread. */
+void weight_count(struct weight *weight, uint64_t n_rows);
 
 /* weight_retire() - nobody will be given this weight any more: its bytes count as retired until the
  * last reference goes. Before the store drops its own reference. */

@@ -33,6 +33,7 @@ struct store {
     uint64_t last_model_id; /* this and below: under writers */
     uint64_t last_generation;
     struct tally *tally;
+    struct stats_page *stats; /* borrowed; NULL: nobody counts */
 };
 
 /* ---- published models --------------------------------------------------------------------------
@@ -101,8 +102,10 @@ static int store_model_new(struct store *store, struct model *model,
     published->model_id = before ? before->model_id : ++store->last_model_id;
     model->generation = ++store->last_generation;
     model_sort(model);
+    struct stats_model *stats = store->stats ? stats_model(store->stats, model->name) : NULL;
     for (uint32_t i = 0; i < model->n_weights; i++) {
         model->weights[i]->tally = tally_ref(store->tally);
+        model->weights[i]->stats = stats;
     }
     assign_slots(published, before);
     *ret_published = published;
@@ -137,6 +140,11 @@ int store_new(struct store **ret_store)
     (void)pthread_mutex_init(&store->mutex, NULL);
     *ret_store = store;
     return 0;
+}
+
+void store_count_in(struct store *store, struct stats_page *stats)
+{
+    store->stats = stats;
 }
 
 struct store *store_free(struct store *store)

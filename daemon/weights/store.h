@@ -24,6 +24,10 @@ struct store_model; /* a held generation of a model */
 int store_new(struct store **ret_store) GD_MUST_CHECK;
 struct store *store_free(struct store *store);
 
+/* store_count_in() - where to count what its models serve; must outlive every weight. Before the
+ * first publication; without it nobody counts. */
+void store_count_in(struct store *store, struct stats_page *stats);
+
 /* store_publish() - make the model visible, replacing any generation of that name; takes it over on
  * success. Weights that exist under the same name with the same n and k keep their slot id.
  * 0 or -ENOMEM. */

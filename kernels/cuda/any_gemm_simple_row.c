@@ -216,6 +216,7 @@ const struct gk_kernel cuda_any_gemm_simple = {
     .name = "cuda_any_gemm_simple",
     .device_kind = GK_DEVICE_CUDA,
     .tile = "32n x 1m, k128",
+    .numerics = "host",
     .can_implement = can_implement,
     .workspace_bytes = workspace_bytes,
     .predicted_usec = predicted_usec,

@@ -63,6 +63,7 @@ const struct gk_kernel cuda_strip_gemm = {
     .name = "cuda_int_strip_gemm",
     .device_kind = GK_DEVICE_CUDA,
     .tile = "16n x 8m or 16n x 16m, k256 a warp",
+    .numerics = "strip",
     .can_implement = can_implement,
     .workspace_bytes = workspace_bytes,
     .predicted_usec = predicted_usec,

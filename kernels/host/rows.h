@@ -43,6 +43,7 @@ extern const struct gk_kernel avx512_plain_gemm;
         .name = #row,                                                                              \
         .device_kind = GK_DEVICE_HOST,                                                             \
         .tile = tile_text,                                                                         \
+        .numerics = "host",                                                                        \
         .can_implement = row##_can_implement,                                                      \
         .workspace_bytes = host_workspace_bytes,                                                   \
         .predicted_usec = row##_predicted_usec,                                                    \

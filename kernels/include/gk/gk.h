@@ -332,7 +332,9 @@ struct gk_launch {
 struct gk_kernel {
     const char *name; /* arch_types_op_scheme: "avx2_int4_gemm_group" */
     enum gk_device_kind device_kind;
-    const char *tile; /* for people: "64n x 8m, k128" */
+    const char *tile;     /* for people: "64n x 8m, k128" */
+    const char *numerics; /* kernels that name the same order of sums (NUMERICS.md) give the same
+                             bits for a row, whatever m */
 
     /* Legality is a pure predicate: 0, or STATUS_UNSUPPORTED with the reason in one sentence. */
     int (*can_implement)(const struct gk_problem *problem, struct reason *why);
@@ -359,11 +361,31 @@ struct gk_kernel {
  * where the build has none. */
 const struct gk_kernel *const *gk_kernels(enum gk_device_kind device_kind, uint32_t *ret_n);
 
-/* gk_select() - the best eligible kernel (static preference) of the kind of device that the
- * problem's layout is for. *why tells all reasons in one sentence when none is. 0 or
+/* gk_judge() - may that kernel serve that problem? Beside its own can_implement(): it is not
+ * disabled, and its numerics are those of the kernel that one row of the same weight and types
+ * gets, since a row's bits must not depend on how many others it is batched with. 0, or
+ * STATUS_UNSUPPORTED with the reason (why: or NULL). Pure. */
+int gk_judge(const struct gk_problem *problem, const struct gk_kernel *kernel, struct reason *why);
+
+/* gk_candidates() - every kernel that may serve the problem, most preferred first: up to
+ * GK_KERNELS_MAX, which is all a build has. They give the same bits. Pure. */
+#define GK_KERNELS_MAX 32u
+uint32_t gk_candidates(const struct gk_problem *problem, const struct gk_kernel **ret_kernels);
+
+/* gk_select() - the first of them. *why tells all reasons in one sentence when there is none. 0 or
  * STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
               struct reason *why) GD_MUST_CHECK;
+
+/* gk_disable() - an operator's wish: never take the kernel of that name. gk_prefer() - take it
+ * before others wherever it is eligible; the first one named comes first. The bits of products may
+ * change with either. gk_kernel_named() - the row of that name, of any kind of device; NULL: none.
+ * gk_wishes_clear() forgets all. Not thread-safe: before any launch. 0 or STATUS_INVALID_ARGUMENT
+ * for a name that no kernel of this build has. */
+int gk_disable(const char *name, struct reason *why) GD_MUST_CHECK;
+int gk_prefer(const char *name, struct reason *why) GD_MUST_CHECK;
+const struct gk_kernel *gk_kernel_named(const char *name);
+void gk_wishes_clear(void);
 
 /* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what
  * a device sizes its scratch by at load. */

@@ -362,6 +362,45 @@ static void round_trip(void **state)
     client_finish(&client);
 }
 
+static uint64_t total_of(const struct stats_times *times)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < STATS_TIME_BUCKETS; i++) {
+        n += stats_read(&times->counts[i]);
+    }
+    return n;
+}
+
+/* Each launch is in one histogram of one kind of weight, each served request in two. */
+static void figures_add_up(void **state)
+{
+    (void)state;
+    struct client client;
+    client_init(&client, &wb, 70, 16, 100);
+    check_gemm(&client, wb.bench.weights[WEIGHT_INT4], 100, DTYPE_F32, DTYPE_F32);
+    check_gemm(&client, wb.bench.weights[WEIGHT_INT4], 5, DTYPE_F32, DTYPE_F32);
+    client_finish(&client);
+    const struct stats_worker *stats = &wb.stats;
+    const struct stats_times *kernels = &stats->kernel[0][0][0]; /* all of them */
+    uint64_t n_kernels = 0, n_rows = 0, kernel_nsec = 0;
+    for (uint32_t i = 0; i < STATS_CODES * STATS_ACTS * STATS_ROW_BUCKETS; i++) {
+        n_kernels += total_of(&kernels[i]);
+        kernel_nsec += stats_read(&kernels[i].sum_nsec);
+    }
+    for (uint32_t i = 0; i < STATS_ROW_BUCKETS; i++) {
+        n_rows += stats_read(&stats->launches_by_rows[i]);
+    }
+    assert_int_equal(n_kernels, stats_read(&stats->n_launches));
+    assert_int_equal(n_rows, stats_read(&stats->n_launches));
+    assert_int_equal(total_of(&stats->stall), stats_read(&stats->n_launches));
+    assert_int_equal(kernel_nsec, stats_read(&stats->busy_nsec));
+    assert_true(total_of(&stats->kernel[GK_CODE_U4][0][STATS_ROW_BUCKETS - 1]) >= 2);
+    assert_true(total_of(&stats->kernel[GK_CODE_U4][0][3]) >= 1);
+    assert_int_equal(stats_read(&stats->launch_rows), stats_read(&stats->n_rows));
+    assert_int_equal(total_of(&stats->queue), total_of(&stats->request));
+    assert_true(stats_read(&stats->request.sum_nsec) > stats_read(&stats->queue.sum_nsec));
+}
+
 static void idle_worker_uses_no_cpu(void **state)
 {
     (void)state;
@@ -430,6 +469,7 @@ int main(void)
         cmocka_unit_test(two_names_for_one_memory),
         cmocka_unit_test(buffers_removed_under_a_long_request),
         cmocka_unit_test(round_trip),
+        cmocka_unit_test(figures_add_up),
         cmocka_unit_test(idle_worker_uses_no_cpu),
         cmocka_unit_test(no_wake_up_is_lost),
     };

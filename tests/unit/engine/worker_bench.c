@@ -72,7 +72,7 @@ void worker_bench_init(struct worker_bench *wb, const struct worker_limits *limi
     bench_init(&wb->bench, 2);
     (void)pthread_mutex_init(&wb->mutex, NULL);
     (void)pthread_cond_init(&wb->changed, NULL);
-    struct worker_callbacks callbacks = {wb, on_reply, on_detached, on_fatal};
+    struct worker_callbacks callbacks = {wb, on_reply, on_detached, on_fatal, &wb->stats};
     assert_int_equal(worker_new(wb->bench.device, wb->bench.store, limits, &callbacks, &wb->worker),
                      0);
 }

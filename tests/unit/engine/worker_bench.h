@@ -13,6 +13,7 @@
 struct worker_bench {
     struct bench bench;
     struct worker *worker;
+    struct stats_worker stats;
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;

@@ -91,6 +91,75 @@ static void test_refusals(void **state)
     expect_refused(&problem, "it is for int4 weights");
 }
 
+static int clear_wishes(void **state)
+{
+    (void)state;
+    gk_wishes_clear();
+    return 0;
+}
+
+static void test_disabled_kernel_is_not_chosen(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    const struct gk_kernel *first = NULL, *chosen = NULL;
+    struct reason why = REASON_NULL;
+    assert_int_equal(gk_select(&problem, &first, NULL), 0);
+    assert_int_equal(gk_judge(&problem, first, &why), 0);
+    assert_int_equal(gk_disable(first->name, &why), 0);
+    assert_int_equal(gk_judge(&problem, first, &why), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "disabled"));
+    if (strcmp(first->name, "portable_int4_gemm_group") != 0) {
+        assert_int_equal(gk_select(&problem, &chosen, NULL), 0);
+        assert_ptr_not_equal(chosen, first);
+    }
+    assert_int_equal(gk_disable("portable_int4_gemm_group", &why), 0);
+    assert_int_equal(gk_disable("avx2_int4_gemm_fast", &why), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "no kernel 'avx2_int4_gemm_fast'"));
+}
+
+static void test_preferred_kernel_comes_first(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    const struct gk_kernel *candidates[GK_KERNELS_MAX], *chosen = NULL;
+    struct reason why = REASON_NULL;
+    uint32_t n_before = gk_candidates(&problem, candidates);
+    assert_int_equal(gk_prefer("portable_int8_gemm_group", &why), 0); /* cannot do it */
+    assert_int_equal(gk_prefer("portable_int4_gemm_group", &why), 0);
+    assert_int_equal(gk_select(&problem, &chosen, NULL), 0);
+    assert_string_equal(chosen->name, "portable_int4_gemm_group");
+    assert_int_equal(gk_candidates(&problem, candidates), n_before);
+    assert_ptr_equal(candidates[0], chosen);
+}
+
+/* Rows that are batched get no kernel that would give them other bits than they have alone. */
+static void test_order_of_sums_is_that_of_one_row(void **state)
+{
+    (void)state;
+    struct gk_desc desc = desc_int4(384, 512, 128, DTYPE_F16, DTYPE_NONE);
+    struct gk_problem problem = {.desc = desc,
+                                 .layout = gk_layout_for(&desc, GK_DEVICE_CUDA),
+                                 .m = 33,
+                                 .x_dtype = DTYPE_BF16,
+                                 .y_dtype = DTYPE_BF16,
+                                 .cuda_arch = 90};
+    const struct gk_kernel *candidates[GK_KERNELS_MAX];
+    const struct gk_kernel *any = gk_kernel_named("cuda_any_gemm_simple");
+    struct reason why = REASON_NULL;
+    if (any == NULL) {
+        skip(); /* a build without CUDA */
+    }
+    assert_int_equal(any->can_implement(&problem, NULL), 0);
+    assert_int_equal(gk_judge(&problem, any, &why), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "adds up in another order"));
+    uint32_t n = gk_candidates(&problem, candidates);
+    assert_true(n >= 2);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_string_equal(candidates[i]->numerics, candidates[0]->numerics);
+    }
+}
+
 static void test_workspace_and_prediction(void **state)
 {
     (void)state;
@@ -204,6 +273,9 @@ int main(void)
         cmocka_unit_test(test_first_eligible_row_is_chosen),
         cmocka_unit_test_teardown(test_limit, lift_limit),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test_teardown(test_disabled_kernel_is_not_chosen, clear_wishes),
+        cmocka_unit_test_teardown(test_preferred_kernel_comes_first, clear_wishes),
+        cmocka_unit_test(test_order_of_sums_is_that_of_one_row),
         cmocka_unit_test(test_workspace_and_prediction),
         cmocka_unit_test(test_every_code),
     };

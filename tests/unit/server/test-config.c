@@ -120,8 +120,16 @@ static void test_rules_between_options(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "lane_entries = 100", "host_isa = sse9", "socket_mode = 0620", "models = nameless",
-        "models = =/x",       "models = a=",     "admin_uids = bob",   "admin_uids = 4294967295",
+        "lane_entries = 100",
+        "host_isa = sse9",
+        "socket_mode = 0620",
+        "models = nameless",
+        "models = =/x",
+        "models = a=",
+        "admin_uids = bob",
+        "kernels_disabled = avx9_gemm",
+        "kernels_preferred = nothing",
+        "admin_uids = 4294967295",
     };
     struct config config = {0};
     struct reason why;

@@ -287,6 +287,36 @@ static void test_threads(void **state)
     assert_int_equal(atomic_load(&f.fake.n_regions), 2);
 }
 
+/* What a name has served is counted on over a reload, an unload and a load, also while requests on
+ * an old generation end. */
+static void test_figures_of_a_model(void **state)
+{
+    (void)state;
+    struct stats_page *page = calloc(1, sizeof(*page));
+    store_count_in(f.store, page);
+    assert_int_equal(store_publish(f.store, make_model("m", 16)), 0);
+    struct weight *old = store_find(f.store, "m/a");
+    weight_count(old, 3);
+    assert_int_equal(store_replace(f.store, make_model("m", 16), NULL), 0);
+    struct weight *replaced = store_find(f.store, "m/a");
+    weight_count(old, 5);
+    weight_count(replaced, 7);
+    assert_int_equal(store_unpublish(f.store, "m", NULL), 0);
+    assert_int_equal(store_publish(f.store, make_model("other", 16)), 0);
+    assert_int_equal(store_publish(f.store, make_model("m", 32)), 0);
+    struct weight *loaded = store_find(f.store, "m/b");
+    weight_count(loaded, 1);
+    assert_string_equal(page->models[0].name, "m");
+    assert_int_equal(stats_read(&page->models[0].n_requests), 4);
+    assert_int_equal(stats_read(&page->models[0].n_rows), 16);
+    assert_string_equal(page->models[1].name, "other");
+    assert_int_equal(stats_read(&page->models[1].n_requests), 0);
+    weight_unref(old);
+    weight_unref(replaced);
+    weight_unref(loaded);
+    free(page);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -298,6 +328,7 @@ int main(void)
         CASE(test_unload),
         CASE(test_replace_of_unloaded),
         CASE(test_weight_outlives_store),
+        CASE(test_figures_of_a_model),
         CASE(test_list_models),
         CASE(test_list_weights),
         CASE(test_threads),
