@@ -9,6 +9,7 @@
 #include "kernels/cuda/registry.h"
 #include "kernels/layout/cuda_kmajor.h"
 #include "kernels/layout/cuda_strip.h"
+#include "kernels/layout/cuda_swizzle.h"
 
 static_assert(CUDA_ROWS_MAX == GK_BATCH_ROWS_MAX, "a launch's rows fit the tables");
 /* The device code has enums of its own. */
@@ -32,6 +33,12 @@ static bool is_strip_layout(const struct gk_layout *layout)
     return layout == &cuda_strip_u4_layout || layout == &cuda_strip_u8_layout;
 }
 
+static bool is_known_layout(const struct gk_layout *layout)
+{
+    return layout == &cuda_kmajor_layout || layout == &cuda_swizzle_layout ||
+           is_strip_layout(layout);
+}
+
 static bool is_x(const struct gk_desc *desc, enum dtype dtype)
 {
     return is_float(dtype) || (dtype != DTYPE_NONE && dtype == gk_act_dtype(desc->act));
@@ -39,10 +46,8 @@ static bool is_x(const struct gk_desc *desc, enum dtype dtype)
 
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    if (problem->layout != &cuda_kmajor_layout && !is_strip_layout(problem->layout)) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts %s, %s and %s, not %s",
-                          cuda_kmajor_layout.tag, cuda_strip_u4_layout.tag,
-                          cuda_strip_u8_layout.tag,
+    if (!is_known_layout(problem->layout)) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it cannot read the layout %s",
                           problem->layout != NULL ? problem->layout->tag : "none");
     }
     if (problem->m == 0 || problem->m > GK_BATCH_ROWS_MAX) {
@@ -144,6 +149,28 @@ static struct any_gemm gemm_of_strips(const struct gk_problem *problem, const ui
     return gemm;
 }
 
+static struct any_gemm gemm_of_swizzle(const struct gk_problem *problem, const uint8_t *packed)
+{
+    struct swizzle_shape shape = swizzle_shape(&problem->desc);
+    struct any_gemm gemm = gemm_base(problem);
+    gemm.n_swizzle_groups = shape.n_groups;
+    gemm.codes = packed;
+    gemm.scales = packed + shape.scales_offset;
+    gemm.zeros = packed + shape.zeros_offset;
+    set_common_parts(&gemm, &problem->desc, packed, 0, shape.column_scales_offset,
+                     shape.bias_offset);
+    return gemm;
+}
+
+static struct any_gemm gemm_of(const struct gk_problem *problem, const uint8_t *packed)
+{
+    if (is_strip_layout(problem->layout)) {
+        return gemm_of_strips(problem, packed);
+    }
+    return problem->layout == &cuda_swizzle_layout ? gemm_of_swizzle(problem, packed)
+                                                   : gemm_of_kmajor(problem, packed);
+}
+
 static int quantise(const struct gk_launch *launch, const struct any_gemm *gemm, void *stream)
 {
     const struct gk_desc *desc = &launch->problem.desc;
@@ -189,9 +216,7 @@ static enum any_x_scaling scaling_of(enum gk_act act)
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
     const struct gk_problem *problem = &launch->problem;
-    struct any_gemm gemm = is_strip_layout(problem->layout)
-                               ? gemm_of_strips(problem, launch->packed)
-                               : gemm_of_kmajor(problem, launch->packed);
+    struct any_gemm gemm = gemm_of(problem, launch->packed);
     gemm.x_scaling = scaling_of(problem->desc.act);
     gemm.n_x_scales = scales_of(&problem->desc);
     memcpy(gemm.rows.x, launch->x_rows, gemm.m * sizeof(gemm.rows.x[0]));

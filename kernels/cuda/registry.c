@@ -8,6 +8,8 @@
 static const struct gk_kernel *const kernels[] = {
     &cuda_strip_wide,
     &cuda_strip_gemm,
+    &cuda_fp8_gemm,
+    &cuda_int8_gemm,
     &cuda_any_gemm_simple,
 };
 

@@ -5,4 +5,6 @@
 
 extern const struct gk_kernel cuda_strip_wide;
 extern const struct gk_kernel cuda_strip_gemm;
+extern const struct gk_kernel cuda_fp8_gemm;
+extern const struct gk_kernel cuda_int8_gemm;
 extern const struct gk_kernel cuda_any_gemm_simple;

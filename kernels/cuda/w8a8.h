@@ -15,7 +15,8 @@ struct w8a8_x w8a8_x_of(uint32_t kind, uint32_t m, uint32_t n, uint32_t k, void 
 uint64_t w8a8_x_bytes(uint32_t kind, uint32_t m, uint32_t n, uint32_t k);
 
 /* w8a8_lay_out_enqueue() - x to codes and scales by the rules of NUMERICS.md, laid out.
- * w8a8_gemm_enqueue() - multiplied with the weight. _load() - as gk_kernel.load. 0 or a cudaError_t.
+ * w8a8_gemm_enqueue() - multiplied with the weight. _load() - as gk_kernel.load. 0 or a
+ * cudaError_t.
  */
 int w8a8_lay_out_enqueue(const struct w8a8_lay_out_args *args, bool may_overlap, void *stream);
 int w8a8_lay_out_load(void);

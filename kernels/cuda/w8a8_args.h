@@ -1,4 +1,5 @@
-/* w8a8_args.h - the parameters of the launches of w8a8_x.cu and w8a8_gemm.cu. Read by C and by nvcc.
+/* w8a8_args.h - the parameters of the launches of w8a8_x.cu and w8a8_gemm.cu. Read by C and by
+ * nvcc.
  */
 #pragma once
 
@@ -47,13 +48,14 @@ struct w8a8_gemm_args {
     uint32_t scale_columns; /* of a group of k */
     const uint8_t *codes;
     const void *scales;
-    const uint8_t *zeros;      /* of integer codes, with 128 added; NULL: none */
-    const int32_t *code_sums;  /* of integer codes */
+    const uint8_t *zeros;       /* of integer codes, with 128 added; NULL: none */
+    const int32_t *code_sums;   /* of integer codes */
     const float *column_scales; /* NULL: none */
-    const void *bias;          /* NULL: none */
+    const void *bias;           /* NULL: none */
     uint8_t scale_dtype, bias_dtype, y_dtype;
     uint8_t is_column_divisor;
     uint32_t n_block_groups; /* from here on: filled in by w8a8_gemm_enqueue() */
     uint32_t n_stages;
+    uint32_t n_flights; /* stages of W under way at most */
     void *y[CUDA_ROWS_MAX];
 };

@@ -1,19 +1,33 @@
 /* w8a8_feed.cuh - what a CTA of w8a8_gemm.cu works on, its shared memory, and the copies into it
  * that run ahead.
  *
- * Shared memory: n_stages x (rows of W x 128 of k, c blocks of k), n_stages x (tile of x, c blocks),
- * full and empty barriers, and for FP8_GROUP the scales of the CTA's rows for all of k. */
+ * Shared memory: n_stages x (blocks of k of the CTA's rows of W), n_stages x (the same blocks of x),
+ * three barriers a stage, and for FP8_GROUP the scales of the CTA's rows for all of k. */
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/w8a8_args.h"
 #include "kernels/layout/swizzle.h"
 
+#ifdef HINT
+/* The same of bytes that are read once: the L2 cache gives them up before others. */
+__device__ __forceinline__ void cp_async_bulk_evict_first(uint32_t shared, const void *global,
+                                                          uint32_t n_bytes, uint32_t barrier)
+{
+    constexpr uint64_t evict_first = 0x12f0000000000000;
+    PTX_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+             "[%0], [%1], %2, [%3], %4;" ::"r"(shared),
+             "l"(global), "r"(n_bytes), "r"(barrier), "l"(evict_first)
+             : "memory");
+}
+
+#endif
 namespace {
 
 constexpr uint32_t n_stages_max = 24;
 constexpr uint32_t n_wgmma_rows = 64; /* of W, of a warpgroup */
 constexpr uint32_t n_warpgroups_max = 4;
+constexpr uint32_t n_feed_threads = 64; /* a warp that copies W, and one that copies x */
 constexpr uint32_t n_block_groups_max = n_warpgroups_max * n_wgmma_rows / SWIZZLE_ROWS;
 
 __host__ __device__ constexpr uint32_t align_up(uint32_t value, uint32_t to)
@@ -35,7 +49,7 @@ __host__ __device__ inline uint32_t n_k_blocks_of(uint32_t k)
  * them: what comes of it is thrown away, but it must be memory. */
 struct shared_map {
     uint32_t w_stage_bytes, x_stage_bytes;
-    uint32_t x, full, empty, scales, total_bytes;
+    uint32_t x, w_full, x_full, empty, scales, total_bytes;
 };
 
 __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
@@ -44,16 +58,17 @@ __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
     map.w_stage_bytes = args.x.stage_blocks * args.n_block_groups * SWIZZLE_ATOM_BYTES;
     map.x_stage_bytes = align_up(args.x.stage_bytes, SWIZZLE_ATOM_BYTES);
     map.x = args.n_stages * map.w_stage_bytes;
-    map.full = map.x + args.n_stages * map.x_stage_bytes;
-    map.empty = map.full + 8 * n_stages_max;
+    map.w_full = map.x + args.n_stages * map.x_stage_bytes;
+    map.x_full = map.w_full + 8 * n_stages_max;
+    map.empty = map.x_full + 8 * n_stages_max;
     map.scales = map.empty + 8 * n_stages_max;
     map.total_bytes = map.scales;
     if (args.kind == W8A8_FP8_GROUP) {
         uint32_t n_scale_rows = args.n_block_groups * SWIZZLE_ROWS / args.group_n + 2;
         map.total_bytes += n_scale_rows * n_k_blocks_of(args.k) * 4;
     }
-    uint32_t read_on = args.n_stages * map.w_stage_bytes +
-                       (n_wgmma_rows / SWIZZLE_ROWS - 1) * SWIZZLE_ATOM_BYTES;
+    uint32_t read_on =
+        args.n_stages * map.w_stage_bytes + (n_wgmma_rows / SWIZZLE_ROWS - 1) * SWIZZLE_ATOM_BYTES;
     map.total_bytes = map.total_bytes < read_on ? read_on : map.total_bytes;
     return map;
 }
@@ -78,7 +93,7 @@ __device__ __forceinline__ void ring_on(ring_place &place, uint32_t n_stages)
     }
 }
 
-/* ---- the copies, by one thread -----------------------------------------------------------------
+/* ---- the copies, by a thread for each side -----------------------------------------------------
  */
 
 /* A step of the CTA: blocks of rows in turn, in each the stages of k. */
@@ -109,7 +124,6 @@ __device__ __forceinline__ uint32_t n_stage_blocks(const w8a8_gemm_args &args,
     return min(args.x.stage_blocks, n_k_blocks_of(args.k) - at.i_k_block);
 }
 
-/* Says how much the stage will hold, and starts the copy of W. */
 __device__ __forceinline__ void copy_w(const w8a8_gemm_args &args, const shared_map &map,
                                        const feed_cursor &at)
 {
@@ -117,16 +131,16 @@ __device__ __forceinline__ void copy_w(const w8a8_gemm_args &args, const shared_
     uint32_t first = at.i_row_block * args.n_block_groups;
     uint32_t n_bytes = min(args.n_block_groups, n_groups - first) * SWIZZLE_ATOM_BYTES;
     uint32_t n_blocks = n_stage_blocks(args, at);
-    uint32_t full = shared_base() + map.full + 8 * at.place.i;
-    mbarrier_arrive_expect_tx(full, n_blocks * n_bytes + args.x.stage_bytes);
-#ifdef CHUNKED
-    cp_async_bulk(shared_base() + at.place.i * map.w_stage_bytes,
-                  args.codes + (uint64_t)(at.i_k_block * n_groups + first * n_blocks) * SWIZZLE_ATOM_BYTES, n_blocks * n_bytes, full);
-    return;
-#endif
+    uint32_t full = shared_base() + map.w_full + 8 * at.place.i;
+    mbarrier_arrive_expect_tx(full, n_blocks * n_bytes);
     for (uint32_t i = 0; i < n_blocks; i++) {
         uint64_t i_atom = static_cast<uint64_t>(at.i_k_block + i) * n_groups + first;
-        cp_async_bulk(shared_base() + at.place.i * map.w_stage_bytes +
+#ifdef HINT
+        cp_async_bulk_evict_first
+#else
+        cp_async_bulk
+#endif
+            (shared_base() + at.place.i * map.w_stage_bytes +
                           i * args.n_block_groups * SWIZZLE_ATOM_BYTES,
                       args.codes + i_atom * SWIZZLE_ATOM_BYTES, n_bytes, full);
     }
@@ -136,32 +150,40 @@ __device__ __forceinline__ void copy_x(const w8a8_gemm_args &args, const shared_
                                        const feed_cursor &at)
 {
     uint64_t i_stage = at.i_k_block / args.x.stage_blocks;
+    uint32_t full = shared_base() + map.x_full + 8 * at.place.i;
+    mbarrier_arrive_expect_tx(full, args.x.stage_bytes);
     cp_async_bulk(shared_base() + map.x + at.place.i * map.x_stage_bytes,
-                  args.x.stages + i_stage * args.x.stage_bytes, args.x.stage_bytes,
-                  shared_base() + map.full + 8 * at.place.i);
+                  args.x.stages + i_stage * args.x.stage_bytes, args.x.stage_bytes, full);
 }
 
-/* The weight does not depend on the launch before: its copies start at once, as many as there is
- * room for. */
-__device__ __forceinline__ void feed(const w8a8_gemm_args &args, const shared_map &map)
+/* The weight does not depend on the launch before: its copies start at once. But what is asked for
+ * waits in line behind all that was asked for before, x too, so no more is under way than memory
+ * needs to be busy. */
+__device__ __forceinline__ void feed_w(const w8a8_gemm_args &args, const shared_map &map)
 {
     uint32_t n_row_blocks = n_row_blocks_of(args);
-    feed_cursor w = {blockIdx.x, 0, {0, 0}};
-    feed_cursor x = w;
-    for (uint32_t i = 0; i < args.n_stages && w.i_row_block < n_row_blocks; i++) {
-        copy_w(args, map, w);
-        feed_on(args, w);
-    }
-    griddepcontrol_wait();
-    while (x.i_row_block < n_row_blocks) {
-        copy_x(args, map, x);
-        feed_on(args, x);
-        if (w.i_row_block < n_row_blocks) {
-            /* The parity of the phase before: the ring has gone round once. */
-            mbarrier_wait_parity(shared_base() + map.empty + 8 * w.place.i, w.place.parity ^ 1);
-            copy_w(args, map, w);
-            feed_on(args, w);
+    feed_cursor at = {blockIdx.x, 0, {0, 0}};
+    ring_place arrived = {0, 0};
+    for (uint32_t i = 0; at.i_row_block < n_row_blocks; i++) {
+        mbarrier_wait_parity(shared_base() + map.empty + 8 * at.place.i, at.place.parity ^ 1);
+        if (i >= args.n_flights) {
+            mbarrier_wait_parity(shared_base() + map.w_full + 8 * arrived.i, arrived.parity);
+            ring_on(arrived, args.n_stages);
         }
+        copy_w(args, map, at);
+        feed_on(args, at);
+    }
+}
+
+__device__ __forceinline__ void feed_x(const w8a8_gemm_args &args, const shared_map &map)
+{
+    uint32_t n_row_blocks = n_row_blocks_of(args);
+    feed_cursor at = {blockIdx.x, 0, {0, 0}};
+    griddepcontrol_wait();
+    while (at.i_row_block < n_row_blocks) {
+        mbarrier_wait_parity(shared_base() + map.empty + 8 * at.place.i, at.place.parity ^ 1);
+        copy_x(args, map, at);
+        feed_on(args, at);
     }
 }
 

@@ -17,12 +17,12 @@
  * the time as it is. The alternative, tiles of 64 rows by parts of k, needs a second launch to add
  * up the parts.
  *
- * Feed. One warp of its own keeps all of shared memory filled with copies (w8a8_feed.cuh). Since the
- * weight does not depend on any launch, that begins before the launch before has ended.
+ * Feed. One warp of its own keeps all of shared memory filled with copies (w8a8_feed.cuh). Since
+ * the weight does not depend on any launch, that begins before the launch before has ended.
  *
  * Sums. The tensor core sums e4m3 products with about 14 bits, so a chain is one block of 128 k, to
- * be added to the total in f32; one chain is under way while the one before is added. int32 sums are
- * exact, and are all one chain. */
+ * be added to the total in f32; one chain is under way while the one before is added. int32 sums
+ * are exact, and are all one chain. */
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/any_values.cuh"
@@ -67,7 +67,8 @@ __device__ __forceinline__ void start_block(const w8a8_gemm_args &args, const sh
     using multiplier = wgmma8<typename traits<kind>::element, n_rows>;
     uint32_t base = shared_base();
     if (at.i_issue_block == 0) {
-        mbarrier_wait_parity(base + map.full + 8 * at.issue.i, at.issue.parity);
+        mbarrier_wait_parity(base + map.x_full + 8 * at.issue.i, at.issue.parity);
+        mbarrier_wait_parity(base + map.w_full + 8 * at.issue.i, at.issue.parity);
     }
     uint32_t first_atom = at.i_issue_block * args.n_block_groups + (at.first_row & ~63u) / 8;
 #ifdef CHUNKED
@@ -104,9 +105,12 @@ __device__ __forceinline__ void add_scaled(uint32_t x_scales, float upper, float
         uint2 pair = ld_shared_v2(x_scales + j * 32);
         float even = __uint_as_float(pair.x), odd = __uint_as_float(pair.y);
         total.values[4 * j] = fmaf(chain.values[4 * j], even * upper, total.values[4 * j]);
-        total.values[4 * j + 1] = fmaf(chain.values[4 * j + 1], odd * upper, total.values[4 * j + 1]);
-        total.values[4 * j + 2] = fmaf(chain.values[4 * j + 2], even * lower, total.values[4 * j + 2]);
-        total.values[4 * j + 3] = fmaf(chain.values[4 * j + 3], odd * lower, total.values[4 * j + 3]);
+        total.values[4 * j + 1] =
+            fmaf(chain.values[4 * j + 1], odd * upper, total.values[4 * j + 1]);
+        total.values[4 * j + 2] =
+            fmaf(chain.values[4 * j + 2], even * lower, total.values[4 * j + 2]);
+        total.values[4 * j + 3] =
+            fmaf(chain.values[4 * j + 3], odd * lower, total.values[4 * j + 3]);
     }
 }
 
@@ -118,10 +122,9 @@ struct row_scales {
 
 /* Adds a chain that has ended to the total, and gives its stage back once all of it is done. */
 template <w8a8_kind kind, int n_rows>
-__device__ __forceinline__ void end_block(const w8a8_gemm_args &args, const shared_map &map,
-                                          consumer &at, row_scales &scales,
-                                          fragment<kind, n_rows> &chain,
-                                          fragment<kind, n_rows> &total)
+__device__ __forceinline__ void
+end_block(const w8a8_gemm_args &args, const shared_map &map, consumer &at, row_scales &scales,
+          fragment<kind, n_rows> &chain, fragment<kind, n_rows> &total)
 {
     uint32_t base = shared_base();
     if constexpr (kind != W8A8_INT8) {
@@ -169,22 +172,45 @@ __device__ __forceinline__ void end_stage(const w8a8_gemm_args &args, const shar
     ring_on(at.issue, args.n_stages);
 }
 
+/* Chains under way at a time: as many as there are registers for. */
+template <int n_rows, int n_warpgroups>
+constexpr int n_chains = n_rows <= 16 ? 4 : n_rows == 32 || n_warpgroups <= 2 ? 2 : 1;
+
+/* The blocks of k from i on: a run of chains, ended in the order in which they were started. */
+template <w8a8_kind kind, int n_rows, int n>
+__device__ __forceinline__ void multiply_run(const w8a8_gemm_args &args, const shared_map &map,
+                                             consumer &at, row_scales &scales,
+                                             fragment<kind, n_rows> &total)
+{
+    fragment<kind, n_rows> chains[n];
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        start_block<kind, n_rows>(args, map, at, false, chains[i]);
+    }
+    wgmma_wait<n - 1>();
+    end_block<kind, n_rows>(args, map, at, scales, chains[0], total);
+    if constexpr (n > 1) {
+        wgmma_wait<n - 2>();
+        end_block<kind, n_rows>(args, map, at, scales, chains[1], total);
+    }
+    if constexpr (n > 2) {
+        wgmma_wait<n - 3>();
+        end_block<kind, n_rows>(args, map, at, scales, chains[2], total);
+        wgmma_wait<n - 4>();
+        end_block<kind, n_rows>(args, map, at, scales, chains[3], total);
+    }
+}
+
 /* All of k, for one run of rows. */
-template <w8a8_kind kind, int n_rows, bool is_narrow>
+template <w8a8_kind kind, int n_rows, int n_warpgroups>
 __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const shared_map &map,
                                               consumer &at, row_scales scales,
                                               fragment<kind, n_rows> &total)
 {
     uint32_t n_k_blocks = n_k_blocks_of(args.k);
-    if constexpr (is_narrow) {
-        fragment<kind, n_rows> chain;
-        for (uint32_t i = 0; i < n_k_blocks; i++) {
-            start_block<kind, n_rows>(args, map, at, false, chain);
-            wgmma_wait<0>();
-            end_block<kind, n_rows>(args, map, at, scales, chain, total);
-        }
-    } else if constexpr (kind == W8A8_INT8) {
-        for (uint32_t i = 0; i < n_k_blocks; i++) {
+    uint32_t i = 0;
+    if constexpr (kind == W8A8_INT8) {
+        for (; i < n_k_blocks; i++) {
             start_block<kind, n_rows>(args, map, at, i > 0, total);
             if (i > 0) {
                 wgmma_wait<1>();
@@ -195,20 +221,12 @@ __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const 
         wgmma_changed(total.values);
         end_block<kind, n_rows>(args, map, at, scales, total, total);
     } else {
-        fragment<kind, n_rows> even, odd;
-        uint32_t i = 0;
-        for (; i + 1 < n_k_blocks; i += 2) {
-            start_block<kind, n_rows>(args, map, at, false, even);
-            start_block<kind, n_rows>(args, map, at, false, odd);
-            wgmma_wait<1>();
-            end_block<kind, n_rows>(args, map, at, scales, even, total);
-            wgmma_wait<0>();
-            end_block<kind, n_rows>(args, map, at, scales, odd, total);
+        constexpr int n = n_chains<n_rows, n_warpgroups>;
+        for (; i + n <= n_k_blocks; i += n) {
+            multiply_run<kind, n_rows, n>(args, map, at, scales, total);
         }
-        if (i < n_k_blocks) {
-            start_block<kind, n_rows>(args, map, at, false, even);
-            wgmma_wait<0>();
-            end_block<kind, n_rows>(args, map, at, scales, even, total);
+        for (; i < n_k_blocks; i++) {
+            multiply_run<kind, n_rows, 1>(args, map, at, scales, total);
         }
     }
     end_stage<kind, n_rows>(args, map, at);
@@ -221,11 +239,11 @@ constexpr int consumers_barrier = 1;
 
 __device__ __forceinline__ uint32_t n_consumers()
 {
-    return blockDim.x - 32;
+    return blockDim.x - n_feed_threads;
 }
 
-/* All consumers bring the scales of a run of rows to shared memory, those of a row of scales side by
- * side; the thread's own are returned. */
+/* All consumers bring the scales of a run of rows to shared memory, those of a row of scales side
+ * by side; the thread's own are returned. */
 __device__ __forceinline__ row_scales load_scales(const w8a8_gemm_args &args, const shared_map &map,
                                                   const consumer &at, uint32_t first_row)
 {
@@ -236,9 +254,9 @@ __device__ __forceinline__ row_scales load_scales(const w8a8_gemm_args &args, co
     bar_sync(consumers_barrier, n_consumers());
     for (uint32_t i = threadIdx.x; i < n_columns * n_k_blocks; i += n_consumers()) {
         uint32_t i_column = i / n_k_blocks, i_k_block = i % n_k_blocks;
-        float scale = load(args.scales, static_cast<dtype>(args.scale_dtype),
-                           static_cast<uint64_t>(i_k_block) * args.scale_columns + first_column +
-                               i_column);
+        float scale =
+            load(args.scales, static_cast<dtype>(args.scale_dtype),
+                 static_cast<uint64_t>(i_k_block) * args.scale_columns + first_column + i_column);
         st_shared(shared_base() + map.scales + 4 * i, __float_as_uint(scale));
     }
     bar_sync(consumers_barrier, n_consumers());
@@ -284,8 +302,8 @@ __device__ __forceinline__ column column_of(const w8a8_gemm_args &args, uint32_t
 
 /* The contract's last steps, in its order. */
 template <w8a8_kind kind>
-__device__ __forceinline__ float finish(const w8a8_gemm_args &args, const column &one,
-                                        uint32_t i_m, typename traits<kind>::element::sum sum)
+__device__ __forceinline__ float finish(const w8a8_gemm_args &args, const column &one, uint32_t i_m,
+                                        typename traits<kind>::element::sum sum)
 {
     float value;
     if constexpr (kind == W8A8_INT8) {
@@ -310,8 +328,7 @@ __device__ __forceinline__ float finish(const w8a8_gemm_args &args, const column
 
 template <w8a8_kind kind, int n_rows>
 __device__ __forceinline__ void store_rows(const w8a8_gemm_args &args, const consumer &at,
-                                           uint32_t first_row,
-                                           const fragment<kind, n_rows> &total)
+                                           uint32_t first_row, const fragment<kind, n_rows> &total)
 {
     uint32_t end_row = min(first_row + args.n_block_groups * SWIZZLE_ROWS, args.n);
 #pragma unroll
@@ -335,7 +352,7 @@ __device__ __forceinline__ void store_rows(const w8a8_gemm_args &args, const con
 /* ---- the kernel --------------------------------------------------------------------------------
  */
 
-template <w8a8_kind kind, int n_rows, bool is_narrow>
+template <w8a8_kind kind, int n_rows, int n_warpgroups>
 __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared_map &map)
 {
     uint32_t warp = threadIdx.x / 32;
@@ -347,20 +364,21 @@ __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared
             scales = load_scales(args, map, at, first_row);
         }
         fragment<kind, n_rows> total = {};
-        multiply_rows<kind, n_rows, is_narrow>(args, map, at, scales, total);
+        multiply_rows<kind, n_rows, n_warpgroups>(args, map, at, scales, total);
         store_rows<kind, n_rows>(args, at, first_row, total);
     }
 }
 
 template <w8a8_kind kind, int n_rows, int n_warpgroups>
-__global__ void __launch_bounds__(128 * n_warpgroups + 32, 1)
+__global__ void __launch_bounds__(128 * n_warpgroups + n_feed_threads, 1)
     w8a8_gemm(const __grid_constant__ w8a8_gemm_args args)
 {
     shared_map map = map_of(args);
     uint32_t n_consumer_warps = n_consumers() / 32;
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < args.n_stages; i++) {
-            mbarrier_init(shared_base() + map.full + 8 * i, 1);
+            mbarrier_init(shared_base() + map.w_full + 8 * i, 1);
+            mbarrier_init(shared_base() + map.x_full + 8 * i, 1);
             mbarrier_init(shared_base() + map.empty + 8 * i, n_consumer_warps);
         }
         fence_mbarrier_init();
@@ -368,14 +386,11 @@ __global__ void __launch_bounds__(128 * n_warpgroups + 32, 1)
     __syncthreads();
     griddepcontrol_launch_dependents();
     if (threadIdx.x / 32 < n_consumer_warps) {
-        #ifdef SINGLE
-        constexpr bool is_narrow = kind != W8A8_INT8;
-#else
-        constexpr bool is_narrow = kind != W8A8_INT8 && n_rows == 64 && n_warpgroups > 2;
-#endif
-        consume<kind, n_rows, is_narrow>(args, map);
-    } else if (threadIdx.x % 32 == 0) {
-        feed(args, map);
+        consume<kind, n_rows, n_warpgroups>(args, map);
+    } else if (threadIdx.x == n_consumers()) {
+        feed_w(args, map);
+    } else if (threadIdx.x == n_consumers() + 32) {
+        feed_x(args, map);
     }
 }
 
@@ -404,10 +419,13 @@ const instance instances[] = {INSTANCES(W8A8_FP8), INSTANCES(W8A8_FP8_GROUP), IN
 #ifdef EXPERIMENT
 }
 uint32_t w8a8_shared_kb = 220;
+uint32_t w8a8_flight_kb = 64;
 namespace {
 #define shared_bytes_max (w8a8_shared_kb * 1024)
+#define flight_bytes (w8a8_flight_kb * 1024)
 #else
 constexpr uint32_t shared_bytes_max = 220 * 1024;
+constexpr uint32_t flight_bytes = 64 * 1024;
 #endif
 constexpr int n_devices_max = 64;
 uint32_t n_sms_of_device[n_devices_max];
@@ -468,14 +486,17 @@ int w8a8_gemm_enqueue(struct w8a8_gemm_args *args, bool may_overlap, void *strea
     }
     args->n_block_groups = choose_block_groups(args->n, n_sms_of_device[device]);
     args->n_stages = choose_stages(*args);
+    uint32_t n_flights = div_up(flight_bytes, map_of(*args).w_stage_bytes);
+    args->n_flights = n_flights < args->n_stages ? n_flights : args->n_stages;
     uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
     uint32_t n_warpgroups = div_up(args->n_block_groups * SWIZZLE_ROWS, n_wgmma_rows);
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
     cudaLaunchConfig_t config = {};
-    config.gridDim = n_row_blocks < n_sms_of_device[device] ? n_row_blocks : n_sms_of_device[device];
-    config.blockDim = 128 * n_warpgroups + 32;
+    config.gridDim =
+        n_row_blocks < n_sms_of_device[device] ? n_row_blocks : n_sms_of_device[device];
+    config.blockDim = 128 * n_warpgroups + n_feed_threads;
     config.dynamicSmemBytes = map_of(*args).total_bytes;
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &overlap;

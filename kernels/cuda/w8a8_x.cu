@@ -40,7 +40,8 @@ __device__ __forceinline__ void load_unit(const void *row, dtype type, uint32_t 
 {
     bool is_whole = i_k + unit_k <= k && reinterpret_cast<uintptr_t>(row) % 16 == 0;
     if (is_whole && type != DTYPE_F32) {
-        const uint4 *from = reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(row) + i_k);
+        const uint4 *from =
+            reinterpret_cast<const uint4 *>(static_cast<const uint16_t *>(row) + i_k);
         uint4 words[2] = {from[0], from[1]};
         widen(words, type, values);
         return;
@@ -129,9 +130,10 @@ __device__ __forceinline__ uint4 codes_of(const quantise_rule &rule, const grid 
     uint32_t *words = &unit.x;
 #pragma unroll
     for (uint32_t i = 0; i < unit_k; i++) {
-        uint32_t code = rule.act <= FP8_GROUP
-                            ? e4m3_code(grid, values[i])
-                            : static_cast<uint32_t>(int8_value(grid, values[i]) + grid.zero) & 0xffu;
+        uint32_t code =
+            rule.act <= FP8_GROUP
+                ? e4m3_code(grid, values[i])
+                : static_cast<uint32_t>(int8_value(grid, values[i]) + grid.zero) & 0xffu;
         words[i / 4] |= code << i % 4 * 8;
     }
     return unit;
@@ -201,8 +203,8 @@ __device__ __forceinline__ float *scale_place(const w8a8_x &x, uint32_t i_row, u
 }
 
 /* The unit of a thread, and, with scales a group, the scale. All lanes of a warp come here. */
-__device__ __forceinline__ uint4 make_unit(const w8a8_lay_out_args &args, grid grid,
-                                           uint32_t i_row, uint32_t i_k)
+__device__ __forceinline__ uint4 make_unit(const w8a8_lay_out_args &args, grid grid, uint32_t i_row,
+                                           uint32_t i_k)
 {
     bool is_inside = i_row < args.m && i_k < args.k;
     uint4 unit = {};
@@ -286,14 +288,15 @@ uint32_t rows_of_tile(uint32_t m)
 /* Stages hold about 16 KiB of the weight: less makes too many copies. Layers of fewer rows have
  * fewer rows for each SM. */
 #ifdef EXPERIMENT
-} 
+}
 uint32_t w8a8_stage_blocks = 0;
 namespace {
 #endif
 uint32_t stage_blocks_of(uint32_t n)
 {
 #ifdef EXPERIMENT
-    if (w8a8_stage_blocks) return w8a8_stage_blocks;
+    if (w8a8_stage_blocks)
+        return w8a8_stage_blocks;
 #endif
     return n > 12288 ? 1 : n > 6144 ? 2 : 4;
 }
@@ -309,7 +312,8 @@ struct w8a8_x w8a8_x_of(uint32_t kind, uint32_t m, uint32_t n, uint32_t k, void 
     x.stage_bytes = x.stage_blocks * block_bytes;
     uint32_t n_stages = div_up(div_up(k, SWIZZLE_K), x.stage_blocks);
     x.stages = static_cast<uint8_t *>(workspace);
-    x.scales = reinterpret_cast<float *>(x.stages + static_cast<uint64_t>(n_stages) * x.stage_bytes);
+    x.scales =
+        reinterpret_cast<float *>(x.stages + static_cast<uint64_t>(n_stages) * x.stage_bytes);
     x.sums = reinterpret_cast<int32_t *>(x.scales + x.n_rows);
     x.zeros = x.sums + x.n_rows;
     return x;

@@ -1,5 +1,5 @@
-/* bench-w8a8.cu - the 8-bit kernels of w8a8_gemm.cu on the layers the field measures with: time over
- * the floor, of the product alone and with x quantised before it, alone and in a chain of
+/* bench-w8a8.cu - the 8-bit kernels of w8a8_gemm.cu on the layers the field measures with: time
+ * over the floor, of the product alone and with x quantised before it, alone and in a chain of
  * overlapping launches. Checks every point against float64 before timing it, and that a row has the
  * same bits at every m.
  *
@@ -190,35 +190,40 @@ __device__ double value_of(uint8_t code, bool is_int8)
     return is_int8 ? (double)(int8_t)code : (double)(float)v;
 }
 
-/* One thread an element: sums in f64 of what lies in the packed weight and in the stages of x. */
+/* One warp an element: sums in f64 of what lies in the packed weight and in the stages of x. */
 __global__ void reference(w8a8_gemm_args args, const uint32_t *columns, double *y)
 {
-    uint32_t i_n = columns[blockIdx.x], i_m = threadIdx.x;
+    uint32_t i_n = columns[blockIdx.x], i_m = blockIdx.y, lane = threadIdx.x;
     bool is_int8 = args.kind == W8A8_INT8;
     uint64_t n_groups = (args.n + 7) / 8;
     double total = 0;
     for (uint32_t i_block = 0; i_block < args.k / 128; i_block++) {
         const uint8_t *w = args.codes + (i_block * n_groups + i_n / 8) * 1024;
         uint32_t in_stage = i_block % args.x.stage_blocks;
-        const uint8_t *stage = args.x.stages + (uint64_t)(i_block / args.x.stage_blocks) * args.x.stage_bytes;
+        const uint8_t *stage =
+            args.x.stages + (uint64_t)(i_block / args.x.stage_blocks) * args.x.stage_bytes;
         const uint8_t *x = stage + in_stage * args.x.n_rows * 128 + i_m / 8 * 1024;
         double sum = 0;
-        for (uint32_t i = 0; i < 128; i++) {
+        for (uint32_t i = lane; i < 128; i += 32) {
             sum += value_of(w[swizzle_byte_of(i_n % 8, i)], is_int8) *
                    value_of(x[swizzle_byte_of(i_m % 8, i)], is_int8);
         }
         if (args.kind == W8A8_FP8_GROUP) {
-            const float *x_scales = (const float *)(stage + args.x.stage_blocks * args.x.n_rows * 128);
+            const float *x_scales =
+                (const float *)(stage + args.x.stage_blocks * args.x.n_rows * 128);
             sum *= (double)x_scales[in_stage * args.x.n_rows + i_m] *
                    ((const float *)args.scales)[(uint64_t)i_block * args.scale_columns + i_n / 128];
         }
         total += sum;
     }
+    for (uint32_t i = 16; i > 0; i /= 2) {
+        total += __shfl_xor_sync(0xffffffffu, total, i);
+    }
     double scale = args.kind == W8A8_FP8_GROUP ? 1.0 : ((const float *)args.scales)[i_n];
     y[blockIdx.x * args.m + i_m] = total * scale * args.x.scales[i_m];
 }
 
-constexpr uint32_t n_columns = 512;
+constexpr uint32_t n_columns = 256;
 
 static double check(const weight &w, const rows &r, uint32_t m, std::vector<float> &first_row)
 {
@@ -235,7 +240,7 @@ static double check(const weight &w, const rows &r, uint32_t m, std::vector<floa
     CHECK(cudaMemset(r.workspace, 0xff, w8a8_x_bytes(W8A8_FP8_GROUP, 64, w.shape.n, w.shape.k)));
     lay_out(w, r, m, true, nullptr);
     multiply(w, r, m, 0, true, true, nullptr);
-    reference<<<n_columns, m>>>(gemm_args(w, r, m, 0, true), device_columns, device_y);
+    reference<<<dim3(n_columns, m), 32>>>(gemm_args(w, r, m, 0, true), device_columns, device_y);
     std::vector<float> y((size_t)m * w.shape.n);
     std::vector<double> sums(n_columns * m);
     CHECK(cudaMemcpy(y.data(), r.y, y.size() * 4, cudaMemcpyDeviceToHost));
@@ -265,8 +270,9 @@ static double check(const weight &w, const rows &r, uint32_t m, std::vector<floa
 /* ---- timing ------------------------------------------------------------------------------------
  */
 
-static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_quantised_first,
-                        bool may_overlap)
+enum what { PRODUCT, QUANTISED_PRODUCT, QUANTISATION };
+
+static double time_usec(const weight &w, const rows &r, uint32_t m, what what, bool may_overlap)
 {
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
@@ -274,10 +280,12 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_quan
     uint32_t n_launches = std::max<uint32_t>((uint32_t)w.copies.size(), (uint32_t)(1500 / guess));
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     for (uint32_t i = 0; i < n_launches; i++) {
-        if (is_quantised_first) {
+        if (what != PRODUCT) {
             lay_out(w, r, m, may_overlap, stream);
         }
-        multiply(w, r, m, i % w.copies.size(), false, may_overlap || is_quantised_first, stream);
+        if (what != QUANTISATION) {
+            multiply(w, r, m, i % w.copies.size(), false, may_overlap || what != PRODUCT, stream);
+        }
     }
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -287,14 +295,14 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_quan
     CHECK(cudaEventCreate(&a));
     CHECK(cudaEventCreate(&b));
     std::vector<float> times;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 7; i++) {
         CHECK(cudaEventRecord(a, stream));
         CHECK(cudaGraphLaunch(exec, stream));
         CHECK(cudaEventRecord(b, stream));
         CHECK(cudaEventSynchronize(b));
         float ms;
         CHECK(cudaEventElapsedTime(&ms, a, b));
-        if (i >= 3) {
+        if (i >= 2) {
             times.push_back(ms);
         }
     }
@@ -328,11 +336,11 @@ static void run(uint32_t kind)
                    floor);
             for (int j = 0; j < 4; j++) {
                 static const char *const names[] = {"ready", "ready chain", "quant", "quant chain"};
-                double usec = time_usec(w, r, m, j >= 2, j % 2 == 1);
+                double usec = time_usec(w, r, m, j >= 2 ? QUANTISED_PRODUCT : PRODUCT, j % 2 == 1);
                 printf("  %s %5.1f (%.3f)", names[j], usec, usec / floor);
                 logs[j][i] += log(usec / floor);
             }
-            printf("\n");
+            printf("  quant only %.1f\n", time_usec(w, r, m, QUANTISATION, false));
         }
         free_weight(w);
         CHECK(cudaFree(r.x));
@@ -347,16 +355,20 @@ static void run(uint32_t kind)
 }
 
 #ifdef EXPERIMENT
-extern uint32_t w8a8_stage_blocks, w8a8_shared_kb;
+extern uint32_t w8a8_stage_blocks, w8a8_shared_kb, w8a8_flight_kb;
 #endif
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, nullptr, _IOLBF, 0);
     CHECK(w8a8_lay_out_load());
     CHECK(w8a8_gemm_load());
 #ifdef EXPERIMENT
-    if (argc > 2) w8a8_stage_blocks = atoi(argv[2]);
-    if (argc > 4) STRIDE = atoi(argv[4]);
-    if (argc > 3) w8a8_shared_kb = atoi(argv[3]);
+    if (argc > 2)
+        w8a8_stage_blocks = atoi(argv[2]);
+    if (argc > 4)
+        STRIDE = atoi(argv[4]);
+    if (argc > 3)
+        w8a8_shared_kb = atoi(argv[3]);
 #endif
     for (uint32_t kind = 0; kind < W8A8_N_KINDS; kind++) {
         if (argc < 2 || strcmp(argv[1], kind_names[kind]) == 0) {
