@@ -61,14 +61,22 @@ static json_t *choice_json(const struct msg_choice *choice)
                      known_usec(choice->floor_usec), "declined", declined);
 }
 
+static const char *usec_text(double usec, char text[24])
+{
+    (void)snprintf(text, 24, usec > 0 ? "%.1f" : "-", usec);
+    return text;
+}
+
 static void print_choice(const struct msg_choice *choice)
 {
-    char floor[24] = "unknown";
-    if (choice->floor_usec > 0) {
-        (void)snprintf(floor, sizeof(floor), "%.1f", choice->floor_usec);
+    char floor[24], measured[24], share[24] = "-";
+    double usec = choice->measured_usec > 0 ? choice->measured_usec : choice->predicted_usec;
+    if (choice->floor_usec > 0 && usec > 0) {
+        (void)snprintf(share, sizeof(share), "%.0f %%", 100 * choice->floor_usec / usec);
     }
-    (void)printf("%6u  %-28s %-22s %12.1f %12s\n", choice->m, choice->kernel, choice->tile,
-                 choice->predicted_usec, floor);
+    (void)printf("%6u  %-24s %-38s %9.1f %9s %9s %8s\n", choice->m, choice->kernel, choice->tile,
+                 choice->predicted_usec, usec_text(choice->measured_usec, measured),
+                 usec_text(choice->floor_usec, floor), share);
     for (uint32_t i = 0; i < choice->n_declined; i++) {
         (void)printf("        not %s: %s\n", choice->declined[i].kernel,
                      choice->declined[i].reason);
@@ -90,7 +98,8 @@ static int print_explanation(struct tool *tool, const struct msg_reply *reply)
     char bytes[32];
     (void)printf("%s: n %u, k %u, %s, packed as %s in %s\n", weight->name, weight->n, weight->k,
                  weight->format, weight->layout, tool_bytes(weight->packed_bytes, bytes));
-    (void)printf("%6s  %-28s %-22s %12s %12s\n", "M", "KERNEL", "TILE", "PREDICTED us", "FLOOR us");
+    (void)printf("%6s  %-24s %-38s %9s %9s %9s %8s\n", "M", "KERNEL", "TILE", "PREDICTED",
+                 "MEASURED", "FLOOR us", "OF ROOF");
     for (uint32_t i = 0; i < reply->explanation.n_choices; i++) {
         print_choice(&reply->explanation.choices[i]);
     }

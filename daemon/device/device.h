@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/device/fault.h"
+#include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
@@ -14,10 +15,19 @@
 
 struct device;
 
+/* A word in the device's memory that says that a launch is done; see ipc/order.h. */
+struct device_signal {
+    uint64_t address;
+    uint32_t value;
+};
+
 /* One launch of one batch. Memory belongs to the worker and stays put until the launch is done. */
 struct device_launch {
     const struct gk_kernel *kernel;
-    struct gk_launch gk; /* workspace is filled in by the device */
+    struct gk_launch gk;                 /* workspace is filled in by the device */
+    const struct device_signal *signals; /* (n_signals), written by the device behind the products,
+                                            before poll() tells; 0 on host */
+    uint32_t n_signals;
     uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
                             and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
@@ -44,6 +54,16 @@ struct device_place {
 };
 
 enum device_access { DEVICE_READ, DEVICE_WRITE };
+
+/* What is timed: one kernel at one problem, over packed weights that are taken in turn, so that
+ * they come from memory and not from a cache. */
+struct device_trial {
+    const struct gk_kernel *kernel;
+    struct gk_problem problem; /* x as floats: F32, F16, BF16 */
+    const void *const *packed; /* (n_packed), of the problem's desc and layout */
+    uint32_t n_packed;
+    uint32_t budget_usec; /* about how long all of it may take; at least a few launches are made */
+};
 
 struct device_ops {
     enum gk_device_kind kind;
@@ -72,6 +92,10 @@ struct device_ops {
     int (*view_end)(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why);
 
+    /* NULL: by the CPU, from region.base. See device_digest(). Any thread. */
+    int (*digest)(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why);
+
     /* Make sure that launches needing that much scratch, with rows of x of at most that size, will
      * find it. Any thread, off the submit path. */
     int (*reserve)(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
@@ -87,6 +111,9 @@ struct device_ops {
      * host kernels are run. See device_run_alone(). Any thread. */
     int (*run_alone)(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why);
+    /* See device_time(). */
+    int (*time)(struct device *device, const struct device_trial *trial, double *ret_usec,
+                struct reason *why);
 };
 
 struct device {
@@ -99,8 +126,10 @@ struct device {
     uint32_t n_threads;
     uint32_t cuda_arch; /* gk_problem.cuda_arch */
     uint32_t launches_max;
+    bool has_mps;          /* a GPU whose MPS server this process is a client of */
     uint64_t region_align; /* regions are whole multiples of it */
     double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
+    double launch_usec;    /* what the shortest launch of a chain takes */
     struct fault fault;    /* for tests */
 };
 
@@ -119,6 +148,9 @@ struct device *device_close(struct device *device); /* NULL in, NULL out */
 /* device_is_named() - is that its name or its UUID? */
 bool device_is_named(const struct device *device, const char *name);
 
+/* device_identity() - what names it in every process: a GPU's UUID, "host". */
+const char *device_identity(const struct device *device);
+
 /* device_view_begin() - CPU memory with the region's bytes (READ), or to be filled with all of them
  * (WRITE): the region itself where the CPU reaches it. Every one that succeeds is followed by
  * device_view_end() on the same thread, which puts what was written into the region. Any thread. */
@@ -127,10 +159,22 @@ int device_view_begin(struct device *device, const struct region *region, enum d
 int device_view_end(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why) GD_MUST_CHECK;
 
+/* device_digest() - the digests (n) of whole regions (n), computed where they are: on a GPU by a
+ * kernel, on host by as many threads as the device has. 0, negative errno, or STATUS_DEVICE_ERROR /
+ * DEVICE_LOST. Any thread. */
+int device_digest(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why) GD_MUST_CHECK;
+
 /* device_run_alone() - see device_ops.run_alone; launch->workspace is filled in. 0, negative errno,
  * or a status. */
 int device_run_alone(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
+
+/* device_time() - microseconds a launch, launches back to back, the median of a few rounds; x is
+ * pseudo-random. Apart from the worker's launches, which share the device meanwhile and make it
+ * slower. Any thread. 0, negative errno, NO_SPACE, or a status of the device. */
+int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,
+                struct reason *why) GD_MUST_CHECK;
 
 /* device_place_of() - which memory a region is. 0 or negative errno. Any thread. */
 int device_place_of(struct device *device, const struct region *region,

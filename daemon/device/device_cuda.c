@@ -128,6 +128,7 @@ static void describe(struct device_cuda *cuda)
     (void)cudaDriverGetVersion(&driver_version);
     (void)cuda->driver->cuDeviceGetAttribute(&has_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED,
                                              cuda->ordinal);
+    cuda->base.has_mps = has_mps != 0;
     if (cudaGetDeviceProperties(&properties, cuda->ordinal) != cudaSuccess) {
         return;
     }
@@ -163,10 +164,12 @@ static const struct device_ops cuda_ops = {
     .region_place = cuda_region_place,
     .view_begin = cuda_view_begin,
     .view_end = cuda_view_end,
+    .digest = cuda_digest,
     .reserve = cuda_reserve,
     .launch = cuda_launch,
     .poll = cuda_poll,
     .run_alone = cuda_run_alone,
+    .time = cuda_time,
 };
 
 static struct device_cuda *cuda_new(const struct cuda_driver *driver, int ordinal, uint32_t index)
@@ -200,6 +203,9 @@ static int set_up(struct device_cuda *cuda, struct reason *why)
     r = r != 0 ? r : cuda_memory_init(cuda, why);
     r = r != 0 ? r : cuda_launch_init(cuda, why);
     r = r != 0 ? r : fault_from_environment(&cuda->base.fault, why);
+    if (r == 0) {
+        cuda_measure(cuda);
+    }
     describe(cuda);
     return r;
 }

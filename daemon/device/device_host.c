@@ -7,7 +7,6 @@
 #include "daemon/device/device.h"
 
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -22,14 +21,8 @@
 #include "ipc/base/num.h"
 
 #include "daemon/device/host_roof.h"
+#include "daemon/device/host_run.h"
 #include "daemon/device/thread_pool.h"
-
-/* Below this much work a part is not worth another thread's cache misses; a launch is cut into a
- * few parts per thread, so that one thread that lost its CPU does not hold up the others' halves.
- */
-#define PART_USEC_MIN     10.0
-#define PARTS_PER_THREAD  4u
-#define PREPARE_ELEMS_MIN 65536u /* elements of x that are worth a part of prepare() */
 
 struct scratch {
     uint64_t size_bytes;
@@ -141,35 +134,6 @@ static void *host_scratch(struct device_host *host, uint64_t workspace_bytes)
 
 /* ---- launches ---- */
 
-static void prepare_part(void *arg, uint32_t i_part, uint32_t n_parts)
-{
-    const struct device_launch *launch = arg;
-    launch->kernel->prepare(&launch->gk, i_part, n_parts);
-}
-
-static void run_part(void *arg, uint32_t i_part, uint32_t n_parts)
-{
-    const struct device_launch *launch = arg;
-    launch->kernel->run(&launch->gk, i_part, n_parts);
-}
-
-static uint32_t parts_of_run(const struct device_host *host, const struct device_launch *launch)
-{
-    double usec = launch->kernel->predicted_usec(&launch->gk.problem, 1);
-    uint32_t n_max = host->base.n_threads == 1 ? 1 : host->base.n_threads * PARTS_PER_THREAD;
-    if (!(usec >= 2 * PART_USEC_MIN)) {
-        return 1;
-    }
-    return (uint32_t)fmin(usec / PART_USEC_MIN, (double)n_max);
-}
-
-static uint32_t parts_of_prepare(const struct device_host *host, const struct device_launch *launch)
-{
-    uint64_t n_elems = (uint64_t)launch->gk.problem.m * launch->gk.problem.desc.k;
-    uint64_t n_parts = num_min(n_elems / PREPARE_ELEMS_MIN, host->base.n_threads);
-    return (uint32_t)num_max(n_parts, 1);
-}
-
 static int host_compute(struct device_host *host, struct device_launch *launch)
 {
     int fault = fault_next(&host->base.fault);
@@ -182,8 +146,7 @@ static int host_compute(struct device_host *host, struct device_launch *launch)
     if (workspace_bytes != 0 && launch->gk.workspace == NULL) {
         return STATUS_DEVICE_ERROR;
     }
-    thread_pool_run(host->pool, prepare_part, launch, parts_of_prepare(host, launch));
-    thread_pool_run(host->pool, run_part, launch, parts_of_run(host, launch));
+    host_run_launch(host->pool, host->base.n_threads, launch->kernel, &launch->gk);
     return 0;
 }
 
@@ -227,6 +190,7 @@ static const struct device_ops host_ops = {
     .reserve = host_reserve,
     .launch = host_launch,
     .poll = host_poll,
+    .time = host_time,
 };
 
 static uint32_t usable_cpus(void)

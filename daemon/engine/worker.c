@@ -19,6 +19,11 @@
  * free completion looks again after that long. libgemmd never lets it come to that. */
 #define STALLED_LOOK_MSEC 5
 
+/* Nor does a stream that becomes ready: while one is waited for, the worker polls that long as long
+ * as streams keep coming in that time, and looks again after so many milliseconds otherwise. */
+#define ORDER_SPIN_USEC 5000u
+#define ORDER_LOOK_MSEC 1
+
 /* Passes that a stopping worker makes to answer what is still in the rings; more than a ring holds,
  * and an end to a client that never stops submitting. */
 #define STOPPING_PASSES 256u
@@ -29,6 +34,7 @@ static bool pass(struct worker *worker)
 {
     bool has_worked = inbox_take(worker);
     has_worked |= intake_poll(worker);
+    has_worked |= order_poll(worker, intake_door_status(worker));
     has_worked |= intake_expire(worker);
     has_worked |= batch_launch(worker);
     has_worked |= batch_poll(worker);
@@ -64,16 +70,26 @@ static void sleep_for_news(struct worker *worker)
     bool has_stalled;
     if (raise_flags(worker, &has_stalled)) {
         stats_add(&worker->counters->n_sleeps, 1);
+        int msec = has_stalled ? STALLED_LOOK_MSEC : -1;
         struct epoll_event events[16];
-        (void)epoll_wait(worker->epoll_fd, events, 16, has_stalled ? STALLED_LOOK_MSEC : -1);
+        (void)epoll_wait(worker->epoll_fd, events, 16,
+                         list_is_empty(&worker->orders) ? msec : ORDER_LOOK_MSEC);
     }
     lower_flags(worker);
+}
+
+static struct spin_wait begin_wait(struct worker *worker)
+{
+    uint32_t usec = worker->limits.spin_usec;
+    return list_is_empty(&worker->orders)
+               ? spin_begin(&worker->spin, usec)
+               : spin_begin(&worker->order_spin, usec > 0 ? ORDER_SPIN_USEC : 0);
 }
 
 /* With nothing to do: poll as long as that pays, then sleep. */
 static void wait_for_work(struct worker *worker)
 {
-    struct spin_wait wait = spin_begin(&worker->spin, worker->limits.spin_usec);
+    struct spin_wait wait = begin_wait(worker);
     while (spin_again(&wait)) {
         if (pass(worker)) {
             spin_hit(&wait);
@@ -174,6 +190,7 @@ static int set_up(struct worker *worker)
     (void)pthread_mutex_init(&worker->inbox_mutex, NULL);
     list_init(&worker->inbox);
     list_init(&worker->lanes);
+    list_init(&worker->orders);
     list_init(&worker->prefills);
     list_init(&worker->free_requests);
     int r = alloc_memory(worker);
@@ -229,6 +246,7 @@ static void free_sessions(struct worker *worker)
         for (struct list *node; (node = list_pop(&worker->sessions[i])) != NULL;) {
             struct worker_session *session = LIST_OWNER(node, struct worker_session, in_table);
             lane_finish(&session->lane);
+            free(session->order);
             free(session);
         }
     }

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/device/device.h"
@@ -37,6 +38,13 @@ struct worker_limits {
 struct worker_client {
     uint64_t session_id;
     struct buffers *buffers;
+};
+
+/* Where the words of ipc/order.h are. */
+struct worker_words {
+    void *base; /* order_bytes(n_entries), shared with the client */
+    uint32_t n_entries;
+    uint64_t done_address; /* (n_entries) u32 in the device's memory; 0: none */
 };
 
 typedef void (*worker_reply_fn)(void *arg, uint64_t session_id,
@@ -64,6 +72,10 @@ struct worker *worker_free(struct worker *worker);
 /* worker_attach() - take the lane over on success, once per session. 0 or negative errno. */
 int worker_attach(struct worker *worker, const struct worker_client *client,
                   struct lane *lane) GD_MUST_CHECK;
+/* worker_open_order() - the session's words of stream order, borrowed until it is detached; once
+ * per session that is attached. 0 or negative errno. */
+int worker_open_order(struct worker *worker, uint64_t session_id,
+                      const struct worker_words *words) GD_MUST_CHECK;
 /* worker_detach() - drop the session's lane and queued requests, let its launch in flight end, then
  * on_detached. Also for a session that never attached. */
 void worker_detach(struct worker *worker, uint64_t session_id);
@@ -75,6 +87,11 @@ int worker_submit(struct worker *worker, const struct worker_client *client,
 void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_id);
 /* worker_drain() - from now on every new request answers SHUTTING_DOWN. */
 void worker_drain(struct worker *worker);
+
+/* worker_ask() - want a sign of life, which the worker gives when it next comes round its loop.
+ * worker_has_answered() - has it, since it was last asked? */
+void worker_ask(struct worker *worker);
+bool worker_has_answered(const struct worker *worker);
 
 #define WORKER_BATCH_BUCKETS STATS_ROW_BUCKETS
 

@@ -13,6 +13,14 @@
 
 /* ---- filling ---- */
 
+/* A request whose last rows these are. */
+static void add_signal(struct worker_batch *batch, const struct worker_request *request)
+{
+    if (order_signal(request, &batch->signals[batch->n_signals])) {
+        batch->n_signals++;
+    }
+}
+
 static void add_rows(struct worker_batch *batch, const struct worker_request *request)
 {
     const struct checked *checked = &request->checked;
@@ -26,6 +34,9 @@ static void add_rows(struct worker_batch *batch, const struct worker_request *re
                 (const float *)(checked->x_scales + i_row * checked->x_scale_stride_bytes);
         }
         batch->n_rows++;
+    }
+    if (request->n_rows_done + n_rows == checked->m) {
+        add_signal(batch, request);
     }
 }
 
@@ -51,6 +62,7 @@ static struct worker_batch *batch_begin(struct worker *worker)
             batch->n_requests = 0;
             batch->n_sessions = 0;
             batch->n_rows = 0;
+            batch->n_signals = 0;
             batch->has_cpu_rows = false;
             batch->oldest_nsec = UINT64_MAX;
             worker->n_busy_batches++;
@@ -218,6 +230,8 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
     const struct weight *weight = first->checked.weight;
     batch->launch = (struct device_launch){
         .has_cpu_rows = batch->has_cpu_rows,
+        .signals = batch->signals,
+        .n_signals = batch->n_signals,
         .gk.problem =
             {
                 .desc = weight->desc,
@@ -233,7 +247,7 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
         .gk.y_rows = batch->y_rows,
     };
     struct reason why;
-    int r = gk_select(&batch->launch.gk.problem, &batch->launch.kernel, &why);
+    int r = weight_select(weight, &batch->launch.gk.problem, &batch->launch.kernel, &why);
     if (r != 0) {
         finish_all(worker, batch, r, why.text);
         return;
@@ -293,7 +307,25 @@ bool batch_launch(struct worker *worker)
     return has_prefill;
 }
 
-/* ---- dropping ---- */
+/* ---- waiting ---- */
+
+static uint64_t deadline_of(const struct worker_request *request, uint64_t now_nsec)
+{
+    uint64_t deadline_nsec;
+    if (request->timeout_usec == 0 || !num_mul(request->timeout_usec, 1000, &deadline_nsec) ||
+        !num_add(deadline_nsec, now_nsec, &deadline_nsec)) {
+        return 0; /* none, or beyond the end of time */
+    }
+    return deadline_nsec;
+}
+
+void batch_enqueue(struct worker *worker, struct worker_request *request, uint64_t now_nsec)
+{
+    request->seen_nsec = now_nsec;
+    request->item.deadline_nsec = deadline_of(request, now_nsec);
+    enum sched_push r = sched_push(worker->sched, &request->item, now_nsec);
+    GD_ASSERT(r == SCHED_PUSHED); /* it has room for every request of the pool */
+}
 
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request)
 {

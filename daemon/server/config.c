@@ -55,6 +55,12 @@ static const struct config_option options[] = {
     ROW(LIST, kernels_preferred, "", 0, CONFIG_KERNELS_MAX, "",
         "A kernel to take before others wherever it can serve, the first one named first. With "
         "another order of sums, bits of products change."),
+    ROW(TEXT, tuning, "auto", 0, CONFIG_WORD_BYTES, "",
+        "After a load, when no other waits, measure the kernels that may serve each weight and "
+        "take the fastest for each number of rows: auto (on GPUs), yes (on the host too) or no."),
+    ROW(TEXT, tuning_file, "", 0, CONFIG_TEXT_BYTES, "",
+        "Text file that keeps these measurements; empty: tuning in $STATE_DIRECTORY, "
+        "$XDG_CACHE_HOME/gemmd or ~/.cache/gemmd."),
     ROW(BOOL, batching, "yes", 0, 1, "",
         "Let requests of different sessions for one weight share a launch."),
     ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
@@ -93,6 +99,13 @@ static const struct config_option options[] = {
     RELOADABLE_ROW(
         COUNT, drain_timeout_msec, "3000", 0, 600000, "milliseconds",
         "After SIGTERM: how long requests in flight may take to end, and replies to be read."),
+    ROW(COUNT, status_port, "0", 0, 65535, "",
+        "TCP port on 127.0.0.1 that serves what the status socket serves, for browsers and for "
+        "monitoring that cannot use a socket file; every user of this machine can read it. 0: "
+        "none."),
+    RELOADABLE_ROW(COUNT, ready_age_msec, "5000", 100, 3600000, "milliseconds",
+                   "/readyz of the status socket makes each device compute a row before it says "
+                   "yes, unless a request ended well no longer ago than that."),
     RELOADABLE_ROW(
         TEXT, log, "info", 0, CONFIG_TEXT_BYTES, "",
         "Log levels, LEVEL or TOPIC:LEVEL, comma-separated; error, warning, notice, info or "
@@ -406,6 +419,16 @@ static int check_kernels(const struct config *config, struct reason *why)
     return r != 0 ? r : check_kernel_names("kernels_preferred", &config->kernels_preferred, why);
 }
 
+static int check_tuning(const struct config *config, struct reason *why)
+{
+    if (strcmp(config->tuning, "auto") != 0 && strcmp(config->tuning, "yes") != 0 &&
+        strcmp(config->tuning, "no") != 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "tuning: '%.32s' is not auto, yes or no",
+                          config->tuning);
+    }
+    return 0;
+}
+
 int config_check(const struct config *config, struct reason *why)
 {
     if (config->socket_mode != 0600 && config->socket_mode != 0660) {
@@ -423,6 +446,7 @@ int config_check(const struct config *config, struct reason *why)
         return r;
     }
     r = check_kernels(config, why);
+    r = r != 0 ? r : check_tuning(config, why);
     r = r != 0 ? r : check_model_options(config, why);
     return r != 0 ? r : check_lists(config, why);
 }
@@ -440,6 +464,23 @@ void config_default_socket_dir(char *text, size_t size_bytes)
         return;
     }
     (void)snprintf(text, size_bytes, "/run/gemmd");
+}
+
+void config_tuning_file(const struct config *config, char *text, size_t size_bytes)
+{
+    const char *state = secure_getenv("STATE_DIRECTORY");
+    const char *cache = secure_getenv("XDG_CACHE_HOME");
+    const char *home = secure_getenv("HOME");
+    text[0] = '\0';
+    if (config->tuning_file[0] != '\0') {
+        (void)snprintf(text, size_bytes, "%s", config->tuning_file);
+    } else if (state != NULL && state[0] != '\0') {
+        (void)snprintf(text, size_bytes, "%s/tuning", state);
+    } else if (cache != NULL && cache[0] != '\0') {
+        (void)snprintf(text, size_bytes, "%s/gemmd/tuning", cache);
+    } else if (home != NULL && home[0] != '\0') {
+        (void)snprintf(text, size_bytes, "%s/.cache/gemmd/tuning", home);
+    }
 }
 
 bool config_is_admin(const struct config *config, uid_t uid)

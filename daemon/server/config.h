@@ -40,6 +40,8 @@ struct config {
     struct config_list admin_uids;
     struct config_list kernels_disabled;
     struct config_list kernels_preferred;
+    char tuning[CONFIG_WORD_BYTES]; /* auto, yes, no */
+    char tuning_file[CONFIG_TEXT_BYTES];
     uint64_t socket_mode;
     uint64_t threads;
     uint64_t batching;
@@ -60,6 +62,8 @@ struct config {
     uint64_t total_fds_max;
     uint64_t hello_timeout_msec;
     uint64_t drain_timeout_msec;
+    uint64_t status_port;
+    uint64_t ready_age_msec;
 };
 
 enum config_type {
@@ -113,6 +117,11 @@ int config_check(const struct config *config, struct reason *why) GD_MUST_CHECK;
 /* config_default_socket_dir() - $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd:
  * the rule of the client library. */
 void config_default_socket_dir(char *text, size_t size_bytes);
+
+/* config_tuning_file() - where measurements of kernels are kept: tuning_file, else
+ * $STATE_DIRECTORY/tuning, $XDG_CACHE_HOME/gemmd/tuning or $HOME/.cache/gemmd/tuning; "": nowhere.
+ */
+void config_tuning_file(const struct config *config, char *text, size_t size_bytes);
 
 /* config_split_model() - NAME=PATH; the name ends at the first '='. */
 int config_split_model(const char *item, char *ret_name, size_t name_bytes, const char **ret_path,

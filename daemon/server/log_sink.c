@@ -14,8 +14,8 @@
 
 #define LINE_BYTES 1024u
 
-static const char *const topics[] = {"device",  "loader",  "store",  "worker",
-                                     "session", "control", "server", "other"};
+static const char *const topics[] = {"device",  "loader", "store",  "worker", "session",
+                                     "control", "server", "keeper", "other"};
 #define I_OTHER (ARRAY_LENGTH(topics) - 1)
 
 static _Atomic int levels[ARRAY_LENGTH(topics)];

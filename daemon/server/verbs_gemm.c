@@ -78,12 +78,12 @@ static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
     };
 }
 
-/* To read the packed weight from memory once; 0: not known. */
+/* To launch anything, and read the packed weight from memory once; 0: not known. */
 static double floor_of(const struct weight *weight)
 {
     double bytes = (double)weight->layout->packed_bytes(&weight->desc);
     double gbps = weight->device->read_gbps;
-    return gbps > 0 ? bytes / (gbps * 1e3) : 0;
+    return gbps > 0 ? weight->device->launch_usec + bytes / (gbps * 1e3) : 0;
 }
 
 /* More rows than one launch takes are cut into chunks. A kernel knows its own speed, but not how
@@ -109,7 +109,10 @@ static void explain_other(const struct gk_kernel *kernel, const struct weight *w
     struct gk_problem problem = problem_of(weight, choice->m);
     struct reason why = REASON_NULL;
     (void)snprintf(ret_declined->kernel, sizeof(ret_declined->kernel), "%s", kernel->name);
-    if (gk_judge(&problem, kernel, &why) == 0) {
+    double usec = tuning_usec(atomic_load(&weight->tuning), kernel, choice->m);
+    if (gk_judge(&problem, kernel, &why) == 0 && usec > 0) {
+        (void)reason_set(&why, STATUS_OK, "it could, and is not faster: %.1f us measured", usec);
+    } else if (why.status == STATUS_OK) {
         (void)reason_set(&why, STATUS_OK, "it could, and is not preferred: %.1f us predicted",
                          predict(kernel, weight, choice->m));
     }
@@ -123,11 +126,12 @@ static int explain_one(const struct weight *weight, uint32_t m, struct msg_choic
     const struct gk_kernel *chosen;
     uint32_t n_kernels;
     const struct gk_kernel *const *kernels = gk_kernels(weight->device->ops->kind, &n_kernels);
-    int r = gk_select(&problem, &chosen, why);
+    int r = weight_select(weight, &problem, &chosen, why);
     if (r != 0) {
         return r;
     }
     choice->m = m;
+    choice->measured_usec = tuning_usec(atomic_load(&weight->tuning), chosen, m);
     choice->predicted_usec = predict(chosen, weight, m);
     choice->floor_usec = floor_of(weight);
     (void)snprintf(choice->kernel, sizeof(choice->kernel), "%s", chosen->name);

@@ -12,6 +12,7 @@
 
 #include "daemon/weights/shaping.h"
 #include "ipc/base/error.h"
+#include "ipc/base/log.h"
 
 struct loader {
     struct store *store;
@@ -21,6 +22,10 @@ struct loader {
     struct list jobs;       /* oldest first */
     uint64_t last_id;
     bool is_stopping;
+
+    struct tuner *tuner;             /* the thread's own */
+    struct progress tuning_progress; /* cancelled by whoever has a job */
+    bool has_untuned;                /* models that the tuner has not seen to their end */
 };
 
 /* ---- jobs --------------------------------------------------------------------------------------
@@ -74,22 +79,62 @@ static struct job *next_queued(struct loader *loader)
     return NULL;
 }
 
+/* Under the mutex, which is given up meanwhile. */
+static void run_job(struct loader *loader, struct job *job)
+{
+    job->state = JOB_RUNNING;
+    pthread_mutex_unlock(&loader->mutex);
+    struct reason why = job_run(loader->store, job);
+    pthread_mutex_lock(&loader->mutex);
+    job->why = why;
+    loader->has_untuned |= loader->tuner && job->request.kind != LOADER_JOB_VERIFY;
+    end_job(loader, job, job_state_of(&why));
+}
+
+/* Every model that serves; false: not to the end, because somebody has a job. */
+static bool tune_all(struct loader *loader)
+{
+    struct store_model **held = NULL;
+    uint32_t n = 0;
+    struct reason why = REASON_NULL;
+    int r = store_hold_all(loader->store, NULL, &held, &n);
+    for (uint32_t i = 0; r == 0 && i < n; i++) {
+        r = tuner_run(loader->tuner, store_held(held[i]), &loader->tuning_progress, &why);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        store_release(held[i]);
+    }
+    free(held);
+    if (r < 0) {
+        log_write(LOG_LEVEL_WARNING, "tuner", "kernels are not measured: %s", strerror(-r));
+    }
+    return r != STATUS_CANCELLED;
+}
+
+/* Under the mutex, which is given up meanwhile. */
+static void run_tuner(struct loader *loader)
+{
+    loader->has_untuned = false;
+    atomic_store(&loader->tuning_progress.is_cancelled, false);
+    pthread_mutex_unlock(&loader->mutex);
+    bool is_whole = tune_all(loader);
+    pthread_mutex_lock(&loader->mutex);
+    loader->has_untuned |= !is_whole;
+}
+
 static void *run_jobs(void *userdata)
 {
     struct loader *loader = userdata;
     pthread_mutex_lock(&loader->mutex);
     while (!loader->is_stopping) {
         struct job *job = next_queued(loader);
-        if (!job) {
+        if (job) {
+            run_job(loader, job);
+        } else if (loader->has_untuned) {
+            run_tuner(loader);
+        } else {
             pthread_cond_wait(&loader->changed, &loader->mutex);
-            continue;
         }
-        job->state = JOB_RUNNING;
-        pthread_mutex_unlock(&loader->mutex);
-        struct reason why = job_run(loader->store, job);
-        pthread_mutex_lock(&loader->mutex);
-        job->why = why;
-        end_job(loader, job, job_state_of(&why));
     }
     pthread_mutex_unlock(&loader->mutex);
     return NULL;
@@ -98,20 +143,23 @@ static void *run_jobs(void *userdata)
 /* ---- the loader --------------------------------------------------------------------------------
  */
 
-int loader_new(struct store *store, struct loader **ret_loader)
+int loader_new(struct store *store, struct tuner *tuner, struct loader **ret_loader)
 {
     struct loader *loader = calloc(1, sizeof(*loader));
     if (!loader) {
         return err_raise(-ENOMEM);
     }
     loader->store = store;
+    loader->tuner = tuner;
     list_init(&loader->jobs);
+    progress_init(&loader->tuning_progress);
     (void)pthread_mutex_init(&loader->mutex, NULL); /* these two cannot fail without attributes */
     (void)pthread_cond_init(&loader->changed, NULL);
     int error = pthread_create(&loader->thread, NULL, run_jobs, loader);
     if (error != 0) {
         (void)pthread_cond_destroy(&loader->changed);
         (void)pthread_mutex_destroy(&loader->mutex);
+        progress_finish(&loader->tuning_progress);
         free(loader);
         return err_raise(-error);
     }
@@ -135,6 +183,7 @@ struct loader *loader_free(struct loader *loader)
     }
     pthread_mutex_lock(&loader->mutex);
     loader->is_stopping = true;
+    atomic_store(&loader->tuning_progress.is_cancelled, true);
     list_for_each_safe (node, &loader->jobs) {
         cancel_job(loader, LIST_OWNER(node, struct job, link));
     }
@@ -146,6 +195,8 @@ struct loader *loader_free(struct loader *loader)
     }
     (void)pthread_cond_destroy(&loader->changed);
     (void)pthread_mutex_destroy(&loader->mutex);
+    progress_finish(&loader->tuning_progress);
+    (void)tuner_free(loader->tuner);
     free(loader);
     return NULL;
 }
@@ -242,6 +293,7 @@ static int admit_job(struct loader *loader, struct job *job, uint64_t *ret_job_i
     job->id = ++loader->last_id;
     *ret_job_id = job->id;
     list_append(&loader->jobs, &job->link);
+    atomic_store(&loader->tuning_progress.is_cancelled, true);
     if (is_served) {
         job_report_served(job);
         end_job(loader, job, JOB_DONE);
@@ -269,6 +321,14 @@ int loader_start(struct loader *loader, const struct loader_request *request, ui
         job_free(job);
     }
     return r;
+}
+
+void loader_tune(struct loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    loader->has_untuned = loader->tuner != NULL;
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->mutex);
 }
 
 /* ---- watching ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include "daemon/device/device.h"
 #include "daemon/weights/store.h"
+#include "daemon/weights/tuner.h"
 #include "ipc/msg.h"
 
 struct loader;
@@ -24,8 +25,10 @@ struct loader_request {
 #define LOADER_QUEUED_MAX 16 /* jobs that wait */
 #define LOADER_ENDED_MAX  64 /* jobs that are remembered */
 
-/* loader_new() - the store must outlive the loader. 0 or negative errno. */
-int loader_new(struct store *store, struct loader **ret_loader) GD_MUST_CHECK;
+/* loader_new() - the store must outlive the loader. The tuner, taken over with success, measures
+ * kernels for models that have been loaded whenever no job is waiting; NULL: none are measured.
+ * 0 or negative errno. */
+int loader_new(struct store *store, struct tuner *tuner, struct loader **ret_loader) GD_MUST_CHECK;
 /* loader_free() - cancels everything and joins the thread. */
 struct loader *loader_free(struct loader *loader);
 
@@ -48,6 +51,9 @@ int loader_status(struct loader *loader, uint64_t job_id, struct msg_job *ret_jo
 /* loader_cancel() - ask a job to stop: one that waits ends at once, one that runs within a few MiB
  * of reading, one that has ended stays as it is. STATUS_NOT_FOUND for an unknown id. */
 int loader_cancel(struct loader *loader, uint64_t job_id, struct reason *why) GD_MUST_CHECK;
+
+/* loader_tune() - there are models in the store that no job has loaded: measure for them, too. */
+void loader_tune(struct loader *loader);
 
 /* loader_wait() - block until the job has ended (start-up loads); its status, with *why filled. */
 int loader_wait(struct loader *loader, uint64_t job_id, struct reason *why) GD_MUST_CHECK;

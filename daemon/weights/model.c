@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/weights/warnings.h"
 #include "ipc/base/error.h"
@@ -60,6 +61,7 @@ static void weight_free(struct weight *weight)
         atomic_fetch_sub(&weight->tally->retired_bytes, weight->packed.size_bytes);
     }
     tally_unref(weight->tally);
+    tuning_unref(atomic_load(&weight->tuning));
     if (weight->packed.base || weight->packed.fd >= 0) {
         weight->device->ops->region_free(weight->device, &weight->packed);
     }
@@ -72,6 +74,17 @@ struct weight *weight_unref(struct weight *weight)
         weight_free(weight);
     }
     return NULL;
+}
+
+int weight_select(const struct weight *weight, const struct gk_problem *problem,
+                  const struct gk_kernel **ret_kernel, struct reason *why)
+{
+    const struct gk_kernel *kernel = tuning_choice(atomic_load(&weight->tuning), problem);
+    if (!kernel) {
+        return gk_select(problem, ret_kernel, why);
+    }
+    *ret_kernel = kernel;
+    return 0;
 }
 
 void weight_count(struct weight *weight, uint64_t n_rows)
@@ -117,6 +130,24 @@ void weight_describe(const struct weight *weight, struct msg_weight *ret_message
     *ret_message = message;
 }
 
+int model_new(const char *name, const char *path, struct device *device, uint32_t n_weights,
+              struct model **ret_model)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    struct weight **weights = calloc(n_weights, sizeof(*weights));
+    if (!model || !weights) {
+        free(model);
+        free(weights);
+        return err_raise(-ENOMEM);
+    }
+    (void)snprintf(model->name, sizeof(model->name), "%s", name);
+    (void)snprintf(model->path, sizeof(model->path), "%s", path);
+    model->device = device;
+    model->weights = weights;
+    *ret_model = model;
+    return 0;
+}
+
 struct model *model_free(struct model *model)
 {
     if (!model) {
@@ -127,6 +158,10 @@ struct model *model_free(struct model *model)
     }
     free(model->weights);
     warnings_list_free(model->warnings, model->n_warnings);
+    sources_finish(&model->sources);
+    if (model->is_kept) {
+        (void)close(model->manifest_fd);
+    }
     free(model);
     return NULL;
 }
@@ -183,5 +218,7 @@ void model_describe(const struct model *model, struct msg_model *ret_message)
     (void)snprintf(message.device, sizeof(message.device), "%.*s", MSG_WORD_BYTES - 1,
                    model->device->name);
     (void)snprintf(message.state, sizeof(message.state), "serving");
+    (void)snprintf(message.origin, sizeof(message.origin), "%s",
+                   model->is_adopted ? "adopted" : "loaded");
     *ret_message = message;
 }

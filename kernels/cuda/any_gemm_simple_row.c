@@ -28,15 +28,10 @@ static bool is_float(enum dtype dtype)
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
 }
 
-static bool is_strip_layout(const struct gk_layout *layout)
-{
-    return layout == &cuda_strip_u4_layout || layout == &cuda_strip_u8_layout;
-}
-
 static bool is_known_layout(const struct gk_layout *layout)
 {
     return layout == &cuda_kmajor_layout || layout == &cuda_swizzle_layout ||
-           is_strip_layout(layout);
+           cuda_strip_is_layout(layout);
 }
 
 static bool is_x(const struct gk_desc *desc, enum dtype dtype)
@@ -142,8 +137,13 @@ static struct any_gemm gemm_of_strips(const struct gk_problem *problem, const ui
 {
     struct strip_shape shape = strip_shape(&problem->desc);
     struct any_gemm gemm = gemm_base(problem);
-    gemm.strips = (struct any_gemm_strips){packed + shape.records_offset, shape.n_strips,
-                                           shape.n_slices, shape.code_bits, shape.n_slice_groups};
+    gemm.strips = (struct any_gemm_strips){
+        .lie = {packed + shape.records_offset, shape.n_strips, shape.n_slices, shape.code_bits,
+                shape.slice_scale_bytes, shape.slice_zero_bytes},
+        .n_slice_groups = shape.n_slice_groups,
+        .scaling = shape.scaling,
+    };
+    gemm.scales = shape.has_row_scales ? packed + shape.row_scales_offset : NULL;
     set_common_parts(&gemm, &problem->desc, packed, 0, shape.column_scales_offset,
                      shape.bias_offset);
     return gemm;
@@ -164,7 +164,7 @@ static struct any_gemm gemm_of_swizzle(const struct gk_problem *problem, const u
 
 static struct any_gemm gemm_of(const struct gk_problem *problem, const uint8_t *packed)
 {
-    if (is_strip_layout(problem->layout)) {
+    if (cuda_strip_is_layout(problem->layout)) {
         return gemm_of_strips(problem, packed);
     }
     return problem->layout == &cuda_swizzle_layout ? gemm_of_swizzle(problem, packed)

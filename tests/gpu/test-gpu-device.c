@@ -238,6 +238,27 @@ static void test_faults(void **state)
     job_finish(&job);
 }
 
+static void test_kernels_are_timed(void **state)
+{
+    (void)state;
+    struct job job;
+    struct reason why = REASON_NULL;
+    job_init(&job);
+    const void *const packed[] = {job.weight.base, job.weight.base};
+    struct device_trial trial = {.kernel = job.kernel,
+                                 .problem = job.problem,
+                                 .packed = packed,
+                                 .n_packed = 2,
+                                 .budget_usec = 2000};
+    double usec = 0;
+    assert_int_equal(device_time(device, &trial, &usec, &why), 0);
+    assert_true(usec > 0.5 && usec < 1e6);
+    print_message("%s: %.1f us; memory is read at %.0f GB/s\n", job.kernel->name, usec,
+                  device->read_gbps);
+    assert_true(device->read_gbps > 50);
+    job_finish(&job);
+}
+
 int main(void)
 {
     struct reason why = REASON_NULL;
@@ -247,8 +268,11 @@ int main(void)
     }
     print_message("%s %s: %s\n", device->name, device->uuid, device->description);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),           cmocka_unit_test(test_regions),
-        cmocka_unit_test(test_too_much_memory), cmocka_unit_test(test_two_in_flight),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_regions),
+        cmocka_unit_test(test_too_much_memory),
+        cmocka_unit_test(test_two_in_flight),
+        cmocka_unit_test(test_kernels_are_timed),
         cmocka_unit_test(test_faults),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,10 +100,10 @@ static void form(void **state)
     desc.reserved0 = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
-    desc.reserved1 = 1;
+    desc.order_value = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
-    desc.reserved2 = 1;
+    desc.order_stream = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
     desc.x_dtype = DTYPE_U8;

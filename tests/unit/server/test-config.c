@@ -129,6 +129,7 @@ static void test_rules_between_options(void **state)
         "admin_uids = bob",
         "kernels_disabled = avx9_gemm",
         "kernels_preferred = nothing",
+        "tuning = maybe",
         "admin_uids = 4294967295",
     };
     struct config config = {0};

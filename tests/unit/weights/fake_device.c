@@ -60,6 +60,19 @@ static int fake_reserve(struct device *device, uint64_t workspace_bytes, uint64_
     return 0;
 }
 
+static int fake_time(struct device *device, const struct device_trial *trial, double *ret_usec,
+                     struct reason *why)
+{
+    struct fake_device *fake = fake_of(device);
+    GD_ASSERT(trial->n_packed > 0 && trial->kernel->can_implement(&trial->problem, NULL) == 0);
+    if (atomic_load(&fake->is_untimeable)) {
+        return reason_set(why, STATUS_NO_SPACE, "no room for a trial");
+    }
+    atomic_fetch_add(&fake->n_timed, 1);
+    *ret_usec = 10;
+    return 0;
+}
+
 void fake_device_init(struct fake_device *fake)
 {
     static const struct device_ops ops = {
@@ -67,6 +80,7 @@ void fake_device_init(struct fake_device *fake)
         .region_new = fake_region_new,
         .region_free = fake_region_free,
         .reserve = fake_reserve,
+        .time = fake_time,
     };
     *fake = (struct fake_device){.base = {.ops = &ops, .index = 3}};
     (void)snprintf(fake->base.name, sizeof(fake->base.name), "fake");

@@ -21,7 +21,7 @@ int loader_set_up(void **state)
     f = (struct loader_fixture){.why = REASON_NULL};
     temp_folder_init(&f.folder);
     fake_device_init(&f.fake);
-    return store_new(&f.store) || loader_new(f.store, &f.loader);
+    return store_new(&f.store) || loader_new(f.store, NULL, &f.loader);
 }
 
 int loader_tear_down(void **state)

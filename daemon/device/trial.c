@@ -1,0 +1,93 @@
+/* trial.c - see trial.h. */
+#include "daemon/device/trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "ipc/base/half.h"
+#include "ipc/base/num.h"
+
+#define ROUNDS       5u
+#define LAUNCHES_MAX 1000u
+
+/* ---- rows ---- */
+
+struct trial_layout trial_layout(const struct gk_problem *problem, uint64_t workspace_bytes)
+{
+    struct trial_layout layout = {
+        .x_offset = num_align_up(workspace_bytes, 256),
+        .x_row_bytes = (uint64_t)problem->desc.k * dtype_bytes(problem->x_dtype),
+        .y_row_bytes = (uint64_t)problem->desc.n * dtype_bytes(problem->y_dtype),
+    };
+    layout.y_offset = num_align_up(layout.x_offset + problem->m * layout.x_row_bytes, 256);
+    layout.total_bytes = layout.y_offset + problem->m * layout.y_row_bytes;
+    return layout;
+}
+
+void trial_rows(const struct trial_layout *layout, uint8_t *memory, uint32_t m,
+                struct trial_rows *ret_rows)
+{
+    for (uint32_t i = 0; i < m; i++) {
+        ret_rows->x[i] = memory + layout->x_offset + i * layout->x_row_bytes;
+        ret_rows->y[i] = memory + layout->y_offset + i * layout->y_row_bytes;
+    }
+}
+
+static void store(void *x, enum dtype dtype, uint64_t i, float value)
+{
+    if (dtype == DTYPE_F16) {
+        ((uint16_t *)x)[i] = half_from_f32(value);
+    } else if (dtype == DTYPE_BF16) {
+        ((uint16_t *)x)[i] = bf16_from_f32(value);
+    } else {
+        ((float *)x)[i] = value;
+    }
+}
+
+void trial_fill_x(void *x, const struct gk_problem *problem)
+{
+    uint64_t n_elems = (uint64_t)problem->m * problem->desc.k;
+    uint32_t state = 1;
+    for (uint64_t i = 0; i < n_elems; i++) {
+        state =
+            state * 1664525u + 1013904223u; /* Numerical Recipes' generator; high bits are good */
+        store(x, problem->x_dtype, i, (float)(int32_t)state * 0x1p-31f);
+    }
+}
+
+/* ---- rounds ---- */
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* How many launches a round may have, so that all rounds together keep to the budget. */
+static uint32_t launches_a_round(double usec, uint32_t budget_usec)
+{
+    double n = (double)budget_usec / ROUNDS / fmax(usec, 0.1);
+    return (uint32_t)fmin(fmax(n, 1.0), (double)LAUNCHES_MAX);
+}
+
+int trial_median(trial_round_fn round, void *arg, uint32_t budget_usec, double *ret_usec,
+                 struct reason *why)
+{
+    double usec[ROUNDS];
+    double first_usec;
+    int r = round(arg, 1, &first_usec, why);
+    r = r != 0 ? r : round(arg, 1, &first_usec, why);
+    if (r != 0) {
+        return r;
+    }
+    uint32_t n_launches = launches_a_round(first_usec, budget_usec);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        r = round(arg, n_launches, &usec[i], why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    qsort(usec, ROUNDS, sizeof(usec[0]), compare);
+    *ret_usec = usec[ROUNDS / 2] / n_launches;
+    return 0;
+}

@@ -1,0 +1,139 @@
+/* test-tuning-file.c - measurements survive a process; damage costs a line and nothing else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon/weights/tuning_file.h"
+
+static char folder[] = "/tmp/gemmd-tuning-XXXXXX";
+static char path[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    (void)snprintf(path, sizeof(path), "%s/deep/er/tuning", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[96];
+    (void)snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static struct tuning_line line_of(const char *key, uint32_t m, const char *kernel, double usec)
+{
+    struct tuning_line line = {.m = m, .usec = usec};
+    (void)snprintf(line.key, sizeof(line.key), "%s", key);
+    (void)snprintf(line.kernel, sizeof(line.kernel), "%s", kernel);
+    return line;
+}
+
+static void put(struct tuning_table *table, const char *key, uint32_t m, const char *kernel,
+                double usec)
+{
+    struct tuning_line line = line_of(key, m, kernel, usec);
+    assert_int_equal(tuning_table_put(table, &line), 0);
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct tuning_table table = TUNING_TABLE_NULL, again = TUNING_TABLE_NULL;
+    struct reason why = REASON_NULL;
+    for (uint32_t i = 1; i <= 200; i++) {
+        put(&table, "a GPU; 4096 x 4096", i, "kernel_a", i + 0.25);
+    }
+    put(&table, "a GPU; 4096 x 4096", 7, "kernel_a", 99.5); /* in place of the older one */
+    put(&table, "a GPU; 4096 x 4096", 7, "kernel_b", 1.5);
+    assert_int_equal(table.n, 201);
+    assert_int_equal(tuning_file_write(&table, path, &why), 0);
+    assert_int_equal(tuning_file_read(&again, path, &why), 0);
+    assert_int_equal(again.n, table.n);
+    assert_true(tuning_table_get(&again, "a GPU; 4096 x 4096", 7, "kernel_a") == 99.5);
+    assert_true(tuning_table_get(&again, "a GPU; 4096 x 4096", 7, "kernel_b") == 1.5);
+    assert_true(tuning_table_get(&again, "a GPU; 4096 x 4096", 200, "kernel_a") == 200.25);
+    assert_true(tuning_table_get(&again, "another GPU", 7, "kernel_a") == 0);
+    tuning_table_finish(&table);
+    tuning_table_finish(&again);
+}
+
+static void write_text(const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_damaged_lines_are_skipped(void **state)
+{
+    (void)state;
+    struct tuning_table table = TUNING_TABLE_NULL;
+    write_text("# comment\n\nkey\nkey\t1\tk\n\t1\tk\t1.0\nkey\t0\tk\t1.0\nkey\t-1\tk\t1.0\n"
+               "key\t1x\tk\t1.0\nkey\t1\tk\tnan\nkey\t1\tk\t-2\nkey\t1\tk\tinf\n"
+               "key\t2\tgood\t3.5\nkey\t3\tno line feed\t4.5");
+    assert_int_equal(tuning_file_read(&table, path, NULL), 0);
+    assert_int_equal(table.n, 2);
+    assert_true(tuning_table_get(&table, "key", 2, "good") == 3.5);
+    assert_true(tuning_table_get(&table, "key", 3, "no line feed") == 4.5);
+    tuning_table_finish(&table);
+}
+
+static void test_size_is_bounded(void **state)
+{
+    (void)state;
+    struct tuning_table table = TUNING_TABLE_NULL, again = TUNING_TABLE_NULL;
+    char key[400];
+    struct stat file;
+    memset(key, 'k', sizeof(key) - 1);
+    key[sizeof(key) - 1] = '\0';
+    for (uint32_t i = 1; i <= 3000; i++) {
+        put(&table, key, i, "kernel", 1.0);
+    }
+    assert_int_equal(tuning_file_write(&table, path, NULL), 0);
+    assert_int_equal(stat(path, &file), 0);
+    assert_true(file.st_size <= (off_t)TUNING_FILE_BYTES_MAX);
+    assert_int_equal(tuning_file_read(&again, path, NULL), 0);
+    assert_true(again.n > 2000);
+    assert_true(tuning_table_get(&again, key, 3000, "kernel") == 1.0); /* the newest stay */
+    assert_true(tuning_table_get(&again, key, 1, "kernel") == 0);
+    tuning_table_finish(&table);
+    tuning_table_finish(&again);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct tuning_table table = TUNING_TABLE_NULL;
+    struct reason why = REASON_NULL;
+    assert_int_equal(tuning_file_read(&table, "/nowhere/at/all", &why), 0); /* no file, no lines */
+    assert_int_equal(tuning_file_read(&table, folder, &why), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(why.text, folder));
+    assert_int_equal(tuning_file_write(&table, "/proc/gemmd/tuning", &why), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "/proc/gemmd/tuning"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_damaged_lines_are_skipped),
+        cmocka_unit_test(test_size_is_bounded),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

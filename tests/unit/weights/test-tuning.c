@@ -1,0 +1,88 @@
+/* test-tuning.c - which kernel a measurement chooses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "daemon/weights/tuning.h"
+
+static int can(const struct gk_problem *problem, struct reason *why)
+{
+    (void)problem;
+    (void)why;
+    return 0;
+}
+
+static int can_from_17(const struct gk_problem *problem, struct reason *why)
+{
+    (void)why;
+    return problem->m >= 17 ? 0 : STATUS_UNSUPPORTED;
+}
+
+static const struct gk_kernel first = {.name = "first", .can_implement = can};
+static const struct gk_kernel second = {.name = "second", .can_implement = can_from_17};
+
+static const struct gk_kernel *chosen(const struct tuning *tuning, uint32_t m, enum dtype y_dtype)
+{
+    struct gk_problem problem = {.m = m, .x_dtype = DTYPE_BF16, .y_dtype = y_dtype};
+    return tuning_choice(tuning, &problem);
+}
+
+static void test_buckets(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= GK_BATCH_ROWS_MAX; m++) {
+        uint32_t i = tuning_bucket_of(m);
+        assert_true(tuning_rows(i) >= m);
+        assert_true(i == 0 || tuning_rows(i - 1) < m);
+    }
+    assert_int_equal(tuning_rows(TUNING_BUCKETS - 1), GK_BATCH_ROWS_MAX);
+    assert_int_equal(tuning_bucket_of(4096), TUNING_BUCKETS - 1);
+}
+
+static void test_faster_kernel_is_chosen(void **state)
+{
+    (void)state;
+    struct tuning *tuning;
+    assert_int_equal(tuning_new(DTYPE_BF16, &tuning), 0);
+    tuning_add(tuning, tuning_bucket_of(16), &first, 10.0);
+    tuning_add(tuning, tuning_bucket_of(16), &second, 9.9); /* noise */
+    tuning_add(tuning, tuning_bucket_of(32), &first, 20.0);
+    tuning_add(tuning, tuning_bucket_of(32), &second, 15.0);
+    assert_ptr_equal(chosen(tuning, 16, DTYPE_BF16), &first);
+    assert_ptr_equal(chosen(tuning, 17, DTYPE_BF16), &second);
+    assert_ptr_equal(chosen(tuning, 32, DTYPE_BF16), &second);
+    assert_null(chosen(tuning, 33, DTYPE_BF16)); /* nobody measured */
+    assert_null(chosen(tuning, 32, DTYPE_F32));  /* nor this */
+    assert_null(chosen(NULL, 32, DTYPE_BF16));
+    assert_true(tuning_usec(tuning, &second, 32) == 15.0);
+    assert_true(tuning_usec(tuning, &second, 31) == 0);
+    tuning_unref(tuning);
+}
+
+/* A bucket's kernel may be unable to do fewer rows than were measured. */
+static void test_chosen_kernel_must_be_able(void **state)
+{
+    (void)state;
+    struct tuning *tuning;
+    assert_int_equal(tuning_new(DTYPE_BF16, &tuning), 0);
+    tuning_add(tuning, tuning_bucket_of(16), &first, 10.0);
+    tuning_add(tuning, tuning_bucket_of(16), &second, 5.0);
+    assert_null(chosen(tuning, 9, DTYPE_BF16));
+    struct tuning *again = tuning_ref(tuning);
+    assert_null(tuning_unref(tuning));
+    assert_true(tuning_usec(again, &first, 16) == 10.0);
+    tuning_unref(again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_faster_kernel_is_chosen),
+        cmocka_unit_test(test_chosen_kernel_must_be_able),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
