@@ -213,6 +213,16 @@ __device__ __forceinline__ void cp_async_bulk(uint32_t shared, const void *globa
              : "memory");
 }
 
+/* The same of bytes that are read once: the L2 cache gives them up before others. */
+__device__ __forceinline__ void cp_async_bulk_evict_first(uint32_t shared, const void *global,
+                                                          uint32_t n_bytes, uint32_t barrier)
+{
+    PTX_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+             "[%0], [%1], %2, [%3], %4;" ::"r"(shared),
+             "l"(global), "r"(n_bytes), "r"(barrier), "l"(0x12f0000000000000ull)
+             : "memory");
+}
+
 /* Before the first of a run of wgmma that reads registers written by other instructions. */
 __device__ __forceinline__ void wgmma_fence()
 {

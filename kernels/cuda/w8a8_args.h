@@ -56,6 +56,5 @@ struct w8a8_gemm_args {
     uint8_t is_column_divisor;
     uint32_t n_block_groups; /* from here on: filled in by w8a8_gemm_enqueue() */
     uint32_t n_stages;
-    uint32_t n_flights; /* stages of W under way at most */
     void *y[CUDA_ROWS_MAX];
 };

@@ -1,27 +1,14 @@
 /* w8a8_feed.cuh - what a CTA of w8a8_gemm.cu works on, its shared memory, and the copies into it
  * that run ahead.
  *
- * Shared memory: n_stages x (blocks of k of the CTA's rows of W), n_stages x (the same blocks of x),
- * three barriers a stage, and for FP8_GROUP the scales of the CTA's rows for all of k. */
+ * Shared memory: n_stages x (blocks of k of the CTA's rows of W), n_stages x (the same blocks of
+ * x), three barriers a stage, and for FP8_GROUP the scales of the CTA's rows for all of k. */
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/w8a8_args.h"
 #include "kernels/layout/swizzle.h"
 
-#ifdef HINT
-/* The same of bytes that are read once: the L2 cache gives them up before others. */
-__device__ __forceinline__ void cp_async_bulk_evict_first(uint32_t shared, const void *global,
-                                                          uint32_t n_bytes, uint32_t barrier)
-{
-    constexpr uint64_t evict_first = 0x12f0000000000000;
-    PTX_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-             "[%0], [%1], %2, [%3], %4;" ::"r"(shared),
-             "l"(global), "r"(n_bytes), "r"(barrier), "l"(evict_first)
-             : "memory");
-}
-
-#endif
 namespace {
 
 constexpr uint32_t n_stages_max = 24;
@@ -77,6 +64,12 @@ __device__ __forceinline__ uint32_t shared_base()
 {
     extern __shared__ __align__(1024) uint8_t shared[];
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+/* Threads that multiply: all but the feeding warps, which come last. */
+__device__ __forceinline__ uint32_t n_consumers()
+{
+    return blockDim.x - n_feed_threads;
 }
 
 /* A place in the ring, and the parity of its phase. */
@@ -135,14 +128,9 @@ __device__ __forceinline__ void copy_w(const w8a8_gemm_args &args, const shared_
     mbarrier_arrive_expect_tx(full, n_blocks * n_bytes);
     for (uint32_t i = 0; i < n_blocks; i++) {
         uint64_t i_atom = static_cast<uint64_t>(at.i_k_block + i) * n_groups + first;
-#ifdef HINT
-        cp_async_bulk_evict_first
-#else
-        cp_async_bulk
-#endif
-            (shared_base() + at.place.i * map.w_stage_bytes +
-                          i * args.n_block_groups * SWIZZLE_ATOM_BYTES,
-                      args.codes + i_atom * SWIZZLE_ATOM_BYTES, n_bytes, full);
+        cp_async_bulk_evict_first(shared_base() + at.place.i * map.w_stage_bytes +
+                                      i * args.n_block_groups * SWIZZLE_ATOM_BYTES,
+                                  args.codes + i_atom * SWIZZLE_ATOM_BYTES, n_bytes, full);
     }
 }
 
@@ -156,20 +144,12 @@ __device__ __forceinline__ void copy_x(const w8a8_gemm_args &args, const shared_
                   args.x.stages + i_stage * args.x.stage_bytes, args.x.stage_bytes, full);
 }
 
-/* The weight does not depend on the launch before: its copies start at once. But what is asked for
- * waits in line behind all that was asked for before, x too, so no more is under way than memory
- * needs to be busy. */
+/* The weight does not depend on the launch before: its copies start at once. */
 __device__ __forceinline__ void feed_w(const w8a8_gemm_args &args, const shared_map &map)
 {
-    uint32_t n_row_blocks = n_row_blocks_of(args);
     feed_cursor at = {blockIdx.x, 0, {0, 0}};
-    ring_place arrived = {0, 0};
-    for (uint32_t i = 0; at.i_row_block < n_row_blocks; i++) {
+    while (at.i_row_block < n_row_blocks_of(args)) {
         mbarrier_wait_parity(shared_base() + map.empty + 8 * at.place.i, at.place.parity ^ 1);
-        if (i >= args.n_flights) {
-            mbarrier_wait_parity(shared_base() + map.w_full + 8 * arrived.i, arrived.parity);
-            ring_on(arrived, args.n_stages);
-        }
         copy_w(args, map, at);
         feed_on(args, at);
     }
@@ -177,10 +157,9 @@ __device__ __forceinline__ void feed_w(const w8a8_gemm_args &args, const shared_
 
 __device__ __forceinline__ void feed_x(const w8a8_gemm_args &args, const shared_map &map)
 {
-    uint32_t n_row_blocks = n_row_blocks_of(args);
     feed_cursor at = {blockIdx.x, 0, {0, 0}};
     griddepcontrol_wait();
-    while (at.i_row_block < n_row_blocks) {
+    while (at.i_row_block < n_row_blocks_of(args)) {
         mbarrier_wait_parity(shared_base() + map.empty + 8 * at.place.i, at.place.parity ^ 1);
         copy_x(args, map, at);
         feed_on(args, at);

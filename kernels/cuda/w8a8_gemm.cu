@@ -71,14 +71,9 @@ __device__ __forceinline__ void start_block(const w8a8_gemm_args &args, const sh
         mbarrier_wait_parity(base + map.w_full + 8 * at.issue.i, at.issue.parity);
     }
     uint32_t first_atom = at.i_issue_block * args.n_block_groups + (at.first_row & ~63u) / 8;
-#ifdef CHUNKED
-    first_atom = at.i_issue_block + (at.first_row & ~63u) / 8 * args.x.stage_blocks;
-    uint32_t pitch = args.x.stage_blocks * SWIZZLE_ATOM_BYTES;
-#else
-    const uint32_t pitch = SWIZZLE_ATOM_BYTES;
-#endif
-    uint64_t a = wgmma8_descriptor(
-        base + at.issue.i * map.w_stage_bytes + first_atom * SWIZZLE_ATOM_BYTES, pitch);
+    uint64_t a =
+        wgmma8_descriptor(base + at.issue.i * map.w_stage_bytes + first_atom * SWIZZLE_ATOM_BYTES,
+                          SWIZZLE_ATOM_BYTES);
     uint64_t b = wgmma8_descriptor(base + map.x + at.issue.i * map.x_stage_bytes +
                                        at.i_issue_block * n_rows * SWIZZLE_K,
                                    SWIZZLE_ATOM_BYTES);
@@ -172,11 +167,13 @@ __device__ __forceinline__ void end_stage(const w8a8_gemm_args &args, const shar
     ring_on(at.issue, args.n_stages);
 }
 
-/* Chains under way at a time: as many as there are registers for. */
+/* Chains under way at a time, at most: as many as there are registers for. */
 template <int n_rows, int n_warpgroups>
-constexpr int n_chains = n_rows <= 16 ? 4 : n_rows == 32 || n_warpgroups <= 2 ? 2 : 1;
+constexpr int n_chains_max = n_rows <= 16                        ? 4
+                             : n_rows == 32 || n_warpgroups <= 2 ? 2
+                                                                 : 1;
 
-/* The blocks of k from i on: a run of chains, ended in the order in which they were started. */
+/* A run of n chains, ended in the order in which they were started. */
 template <w8a8_kind kind, int n_rows, int n>
 __device__ __forceinline__ void multiply_run(const w8a8_gemm_args &args, const shared_map &map,
                                              consumer &at, row_scales &scales,
@@ -221,9 +218,19 @@ __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const 
         wgmma_changed(total.values);
         end_block<kind, n_rows>(args, map, at, scales, total, total);
     } else {
-        constexpr int n = n_chains<n_rows, n_warpgroups>;
-        for (; i + n <= n_k_blocks; i += n) {
-            multiply_run<kind, n_rows, n>(args, map, at, scales, total);
+        constexpr int n_max = n_chains_max<n_rows, n_warpgroups>;
+        if constexpr (n_max == 4) {
+            /* Several warpgroups cover each other's waits with two chains; four would hold back
+             * too many stages. */
+            bool is_alone = n_consumers() == 128;
+            for (; is_alone && i + 4 <= n_k_blocks; i += 4) {
+                multiply_run<kind, n_rows, 4>(args, map, at, scales, total);
+            }
+        }
+        if constexpr (n_max >= 2) {
+            for (; i + 2 <= n_k_blocks; i += 2) {
+                multiply_run<kind, n_rows, 2>(args, map, at, scales, total);
+            }
         }
         for (; i < n_k_blocks; i++) {
             multiply_run<kind, n_rows, 1>(args, map, at, scales, total);
@@ -236,11 +243,6 @@ __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const 
  */
 
 constexpr int consumers_barrier = 1;
-
-__device__ __forceinline__ uint32_t n_consumers()
-{
-    return blockDim.x - n_feed_threads;
-}
 
 /* All consumers bring the scales of a run of rows to shared memory, those of a row of scales side
  * by side; the thread's own are returned. */
@@ -416,17 +418,7 @@ struct instance {
 
 const instance instances[] = {INSTANCES(W8A8_FP8), INSTANCES(W8A8_FP8_GROUP), INSTANCES(W8A8_INT8)};
 
-#ifdef EXPERIMENT
-}
-uint32_t w8a8_shared_kb = 220;
-uint32_t w8a8_flight_kb = 64;
-namespace {
-#define shared_bytes_max (w8a8_shared_kb * 1024)
-#define flight_bytes (w8a8_flight_kb * 1024)
-#else
-constexpr uint32_t shared_bytes_max = 220 * 1024;
-constexpr uint32_t flight_bytes = 64 * 1024;
-#endif
+constexpr uint32_t shared_bytes_max = 220 * 1024; /* leaves room for a block of w8a8_x.cu */
 constexpr int n_devices_max = 64;
 uint32_t n_sms_of_device[n_devices_max];
 
@@ -486,8 +478,6 @@ int w8a8_gemm_enqueue(struct w8a8_gemm_args *args, bool may_overlap, void *strea
     }
     args->n_block_groups = choose_block_groups(args->n, n_sms_of_device[device]);
     args->n_stages = choose_stages(*args);
-    uint32_t n_flights = div_up(flight_bytes, map_of(*args).w_stage_bytes);
-    args->n_flights = n_flights < args->n_stages ? n_flights : args->n_stages;
     uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
     uint32_t n_warpgroups = div_up(args->n_block_groups * SWIZZLE_ROWS, n_wgmma_rows);
     cudaLaunchAttribute overlap = {};

@@ -130,10 +130,10 @@ __device__ __forceinline__ uint4 codes_of(const quantise_rule &rule, const grid 
     uint32_t *words = &unit.x;
 #pragma unroll
     for (uint32_t i = 0; i < unit_k; i++) {
-        uint32_t code =
-            rule.act <= FP8_GROUP
-                ? e4m3_code(grid, values[i])
-                : static_cast<uint32_t>(int8_value(grid, values[i]) + grid.zero) & 0xffu;
+        uint32_t code = rule.act <= FP8_GROUP ? e4m3_code(grid, values[i])
+                                              : static_cast<uint32_t>(static_cast<int32_t>(
+                                                    int8_value(grid, values[i]) + grid.zero)) &
+                                                    0xffu;
         words[i / 4] |= code << i % 4 * 8;
     }
     return unit;
@@ -287,17 +287,8 @@ uint32_t rows_of_tile(uint32_t m)
 
 /* Stages hold about 16 KiB of the weight: less makes too many copies. Layers of fewer rows have
  * fewer rows for each SM. */
-#ifdef EXPERIMENT
-}
-uint32_t w8a8_stage_blocks = 0;
-namespace {
-#endif
 uint32_t stage_blocks_of(uint32_t n)
 {
-#ifdef EXPERIMENT
-    if (w8a8_stage_blocks)
-        return w8a8_stage_blocks;
-#endif
     return n > 12288 ? 1 : n > 6144 ? 2 : 4;
 }
 

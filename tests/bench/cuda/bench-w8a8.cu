@@ -316,11 +316,6 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, what what, b
 static const uint32_t row_counts[] = {1, 2, 4, 8, 16, 32, 64};
 constexpr int n_row_counts = sizeof(row_counts) / sizeof(row_counts[0]);
 
-#ifdef EXPERIMENT
-int STRIDE = 1;
-#else
-#define STRIDE 1
-#endif
 static void run(uint32_t kind)
 {
     double logs[4][n_row_counts] = {};
@@ -329,7 +324,7 @@ static void run(uint32_t kind)
         rows r = make_rows(shape);
         double floor = 1.5 + (double)w.bytes / 4.55e6;
         std::vector<float> first_row;
-        for (int i = 0; i < n_row_counts; i += STRIDE) {
+        for (int i = 0; i < n_row_counts; i++) {
             uint32_t m = row_counts[i];
             double error = check(w, r, m, first_row);
             printf("%-5s %-8s m %2u error %.1e floor %5.1f", kind_names[kind], shape.name, m, error,
@@ -347,29 +342,18 @@ static void run(uint32_t kind)
         CHECK(cudaFree(r.y));
         CHECK(cudaFree(r.workspace));
     }
-    for (int i = 0; i < n_row_counts; i += STRIDE) {
+    for (int i = 0; i < n_row_counts; i++) {
         printf("%-5s geomean m %2u  ready %.3f  ready chain %.3f  quant %.3f  quant chain %.3f\n",
                kind_names[kind], row_counts[i], exp(logs[0][i] / 6), exp(logs[1][i] / 6),
                exp(logs[2][i] / 6), exp(logs[3][i] / 6));
     }
 }
 
-#ifdef EXPERIMENT
-extern uint32_t w8a8_stage_blocks, w8a8_shared_kb, w8a8_flight_kb;
-#endif
 int main(int argc, char **argv)
 {
     setvbuf(stdout, nullptr, _IOLBF, 0);
     CHECK(w8a8_lay_out_load());
     CHECK(w8a8_gemm_load());
-#ifdef EXPERIMENT
-    if (argc > 2)
-        w8a8_stage_blocks = atoi(argv[2]);
-    if (argc > 4)
-        STRIDE = atoi(argv[4]);
-    if (argc > 3)
-        w8a8_shared_kb = atoi(argv[3]);
-#endif
     for (uint32_t kind = 0; kind < W8A8_N_KINDS; kind++) {
         if (argc < 2 || strcmp(argv[1], kind_names[kind]) == 0) {
             run(kind);
