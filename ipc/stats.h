@@ -19,7 +19,7 @@
 #include "ipc/msg.h"
 
 #define STATS_MAGIC        0x53444d47u /* "GMDS" */
-#define STATS_VERSION      1u
+#define STATS_VERSION      2u
 #define STATS_FILE_NAME    "stats"
 #define STATS_DEVICES_MAX  16u
 #define STATS_MODELS_MAX   128u
@@ -27,6 +27,8 @@
 #define STATS_ROW_BUCKETS  8u  /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
 #define STATS_CODES        8u  /* by enum gk_code */
 #define STATS_ACTS         3u  /* x as it comes, as int8, as fp8 */
+#define STATS_CLOSES       5u  /* full, deadline, window, complete, idle: see enum sched_close */
+#define STATS_HOLDS        3u  /* catch_up, arrival, prefill: see enum sched_hold */
 
 struct stats_times {
     _Atomic uint64_t counts[STATS_TIME_BUCKETS]; /* not cumulative */
@@ -60,6 +62,12 @@ struct stats_worker {
     struct stats_times request;     /* taken until the last launch ended */
     struct stats_times stall;       /* a launch could have started until it did: the device was free
                                        and a request of the launch had come */
+    _Atomic uint64_t n_closed[STATS_CLOSES];      /* launches, by why they took no more */
+    _Atomic uint64_t n_holds[STATS_HOLDS];        /* decisions to wait, by what for */
+    _Atomic uint64_t hold_idle_nsec[STATS_HOLDS]; /* the device was idle because of them */
+    _Atomic uint64_t n_held;                      /* sessions that wait so; goes up and down */
+    _Atomic uint64_t n_passes;  /* orders of weights that are known; goes up and down */
+    _Atomic uint64_t n_in_step; /* sessions that share launches along them; goes up and down */
     struct stats_times kernel[STATS_CODES][STATS_ACTS][STATS_ROW_BUCKETS];
 };
 

@@ -124,6 +124,12 @@ int device_run_alone(struct device *device, const struct gk_kernel *kernel,
     return run_alone_on_host(kernel, launch);
 }
 
+int device_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why)
+{
+    return device->ops->plan != NULL ? device->ops->plan(device, problem, packed, why) : 0;
+}
+
 int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,
                 struct reason *why)
 {

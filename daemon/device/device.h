@@ -101,6 +101,11 @@ struct device_ops {
     int (*reserve)(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
                    struct reason *why);
 
+    /* Let kernels that may serve a weight find out how; see gk_kernel.plan(). NULL: none needs to.
+     * Any thread, off the submit path. */
+    int (*plan)(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why);
+
     /* Start a launch. The host device runs it to its end before it returns; a GPU returns at once.
      * -EAGAIN when launches_max are in flight. */
     int (*launch)(struct device *device, struct device_launch *launch);
@@ -169,6 +174,11 @@ int device_digest(struct device *device, const struct region *const *regions, ui
  * or a status. */
 int device_run_alone(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
+
+/* device_plan() - before the first launch of a weight: `problem` is its at one row, and its packed
+ * form is in place. What kernels are eligible may change with it. 0 or a status of the device. */
+int device_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why) GD_MUST_CHECK;
 
 /* device_time() - microseconds a launch, launches back to back, the median of a few rounds; x is
  * pseudo-random. Apart from the worker's launches, which share the device meanwhile and make it

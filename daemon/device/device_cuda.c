@@ -166,6 +166,7 @@ static const struct device_ops cuda_ops = {
     .view_end = cuda_view_end,
     .digest = cuda_digest,
     .reserve = cuda_reserve,
+    .plan = cuda_plan,
     .launch = cuda_launch,
     .poll = cuda_poll,
     .run_alone = cuda_run_alone,

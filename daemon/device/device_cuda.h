@@ -181,8 +181,10 @@ int cuda_digest(struct device *device, const struct region *const *regions, uint
 
 /* ---- device_cuda_launch.c ---- */
 
-/* cuda_launch(), cuda_poll(), cuda_run_alone() - see device.h. */
+/* cuda_launch(), cuda_poll(), cuda_run_alone(), cuda_plan() - see device.h. */
 int cuda_launch(struct device *device, struct device_launch *launch);
+int cuda_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+              struct reason *why);
 struct device_launch *cuda_poll(struct device *device);
 int cuda_run_alone(struct device *device, const struct gk_kernel *kernel, struct gk_launch *launch,
                    struct reason *why);

@@ -29,7 +29,8 @@ struct core_counters {
     uint64_t n_bad_messages;
     uint64_t n_bad_framing;
     uint64_t n_unknown_senders;
-    uint64_t n_refused; /* control requests answered with anything but OK */
+    uint64_t n_refused;      /* control requests answered with anything but OK */
+    uint64_t n_side_refused; /* questions on session sockets answered with REFUSED */
     uint64_t n_replies_held;
     uint64_t n_replies_lost; /* whose session had gone */
 };

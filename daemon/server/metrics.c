@@ -54,6 +54,8 @@ static void write_counters(struct openmetrics *om, const struct core *core)
         {"gemmd_control_messages", "Messages on the control socket.", counters->n_messages},
         {"gemmd_control_refused", "Control requests that were answered with an error.",
          counters->n_refused},
+        {"gemmd_session_refused", "Questions on session sockets that were answered with an error.",
+         counters->n_side_refused},
         {"gemmd_replies_held", "Replies that waited for a client to read.",
          counters->n_replies_held},
         {"gemmd_replies_lost", "Replies whose client had gone.", counters->n_replies_lost},

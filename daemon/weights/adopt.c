@@ -104,10 +104,7 @@ static int import_weight(const struct adopter *adopter, struct weight *weight, u
         return r;
     }
     weight->packed = region;
-    uint64_t workspace_bytes =
-        gk_workspace_max(&weight->desc, weight->layout, weight->device->cuda_arch);
-    uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32);
-    return ops->reserve(weight->device, workspace_bytes, x_row_bytes, why);
+    return 0;
 }
 
 static int compare_digests(struct adopter *adopter, struct model *model, struct reason *why)
@@ -139,7 +136,11 @@ static int fill_model(struct adopter *adopter, struct model *model, struct reaso
             return r;
         }
     }
-    return compare_digests(adopter, model, why);
+    int r = compare_digests(adopter, model, why);
+    for (uint32_t i = 0; i < model->n_weights && r == 0; i++) {
+        r = weight_make_ready(model->weights[i], why);
+    }
+    return r;
 }
 
 /* ---- models ------------------------------------------------------------------------------------

@@ -76,6 +76,24 @@ struct weight *weight_unref(struct weight *weight)
     return NULL;
 }
 
+int weight_make_ready(struct weight *weight, struct reason *why)
+{
+    struct device *device = weight->device;
+    const struct gk_problem problem = {.desc = weight->desc,
+                                       .layout = weight->layout,
+                                       .m = 1,
+                                       .x_dtype = weight->act_dtype,
+                                       .y_dtype = weight->act_dtype,
+                                       .cuda_arch = device->cuda_arch};
+    int r = device_plan(device, &problem, weight->packed.base, why);
+    if (r != 0) {
+        return r;
+    }
+    uint64_t workspace_bytes = gk_workspace_max(&weight->desc, weight->layout, device->cuda_arch);
+    uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32); /* the widest */
+    return device->ops->reserve(device, workspace_bytes, x_row_bytes, why);
+}
+
 int weight_select(const struct weight *weight, const struct gk_problem *problem,
                   const struct gk_kernel **ret_kernel, struct reason *why)
 {

@@ -142,13 +142,7 @@ static int fill_weight(struct weight *weight, const struct plan_item *item,
                         &weight->packed, why);
     r = r != 0 ? r : pack_weight(weight, &canonical, why);
     gk_canonical_finish(&canonical);
-    if (r != 0) {
-        return r;
-    }
-    uint64_t workspace_bytes =
-        gk_workspace_max(&weight->desc, weight->layout, weight->device->cuda_arch);
-    uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32); /* the widest */
-    return ops->reserve(weight->device, workspace_bytes, x_row_bytes, why);
+    return r != 0 ? r : weight_make_ready(weight, why);
 }
 
 static int fill_model(struct model *model, const struct plan *plan, struct progress *progress,

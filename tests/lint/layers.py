@@ -11,7 +11,7 @@ FLOORS = {
     "ipc": ({"ipc/base"}, {"zmq.h"}),
     "kernels": ({"ipc/base", "kernels/include"}, {"immintrin.h", "cpuid.h"}),
     "kernels/include": ({"ipc/base"}, set()),
-    "kernels/cuda": ({"kernels", "ipc/base", "kernels/include"}, {"cuda", "mma.h"}),
+    "kernels/cuda": ({"kernels", "ipc/base", "kernels/include"}, {"cuda", "cublas", "mma.h"}),
     "daemon/device": ({"ipc", "ipc/base", "kernels/include"}, set()),
     "daemon/weights": ({"daemon/device", "ipc", "ipc/base", "kernels/include"}, {"jansson.h", "pcre2.h"}),
     "daemon/engine": ({"daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"}, set()),

@@ -3,6 +3,7 @@
 come and go under load, what was served adds up, and strangers' requests make no series. promtool judges it too, where
 it is installed."""
 import itertools
+import re
 import shutil
 import subprocess
 import threading
@@ -119,6 +120,18 @@ def check_sums(folder):
     assert {name for name in old} == {name for name in families}, "the formats have different families"
 
 
+def check_limits(folder):
+    """Every figure that gemmd.conf says a limit is counted in is there, with the labels it says."""
+    text = (running.REPOSITORY / "deploy" / "gemmd.conf").read_text()
+    figures = set(re.findall(r'(gemmd_\w+)(?:\{(\w+)="(\w+)"\})?', text.replace("\n# ", " ")))
+    assert len(figures) > 8, figures
+    families = exposition.scrape(folder)
+    samples = {(name, pair) for family in families.values() for name, pairs in family.samples for pair in pairs or [()]}
+    for name, key, label in figures:
+        wanted = (name, (key, label)) if key else (name, ())
+        assert wanted in samples, f"gemmd.conf names {wanted}, which /metrics does not have"
+
+
 def check_with_promtool(folder):
     if not shutil.which("promtool"):
         print("promtool is not installed: the format was judged by tests/service/exposition.py only")
@@ -134,6 +147,7 @@ def main():
         check_strangers(folder)
         check_under_load(folder)
         check_sums(folder)
+        check_limits(folder)
         check_with_promtool(folder)
 
 
