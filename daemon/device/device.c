@@ -140,6 +140,12 @@ int device_plan(struct device *device, const struct gk_problem *problem, const v
     return device->ops->plan != NULL ? device->ops->plan(device, problem, packed, why) : 0;
 }
 
+double device_floor_usec(const struct device *device, uint64_t n_bytes)
+{
+    double gbps = device->read_gbps;
+    return gbps > 0 ? device->launch_usec + (double)n_bytes / (gbps * 1e3) : 0;
+}
+
 int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,
                 struct reason *why)
 {

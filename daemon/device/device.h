@@ -142,6 +142,10 @@ struct device {
  * hidden from this process. */
 int device_auto_check(struct reason *why) GD_MUST_CHECK;
 
+/* device_floor_usec() - what a product takes at least that has to read so many bytes: a launch, and
+ * reading them once. 0: not known. Any thread. */
+double device_floor_usec(const struct device *device, uint64_t n_bytes);
+
 /* device_auto_name() - what "auto" stands for: device `i` of the machine's usable GPUs, or "host"
  * if it has none. false when there is no device i. */
 bool device_auto_name(uint32_t i, char *name, uint32_t size_bytes);
