@@ -25,11 +25,21 @@ bool device_auto_name(uint32_t i, char *name, uint32_t size_bytes)
     return true;
 }
 
+int device_auto_check(struct reason *why)
+{
+    char name[64];
+    return device_cuda_name(0, name, sizeof(name)) ? 0 : device_cuda_hidden(why);
+}
+
 int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct device **ret_device,
                 struct reason *why)
 {
     char first[64];
     if (strcmp(spec, "auto") == 0) {
+        int r = device_auto_check(why);
+        if (r != 0) {
+            return r;
+        }
         (void)device_auto_name(0, first, sizeof(first));
         spec = first;
     }
