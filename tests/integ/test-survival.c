@@ -85,6 +85,7 @@ static bool run_one_by_one(struct life *life, uint32_t i_client, gemmd_client_t 
         }
         count(i_client, start);
     }
+    product_finish(&again);
     return true;
 }
 
@@ -325,6 +326,7 @@ static void test_lost_device(void **state)
         assert_true(product_is_right(&product));
     }
     assert_true(fixture_logged(&life->fixture, "ended with code 5") > 1);
+    product_finish(&product);
     gemmd_close(client);
 }
 
@@ -431,6 +433,7 @@ static void test_wait_limit(void **state)
     fixture_start(&life->fixture, &life->options);
     assert_int_equal(gemmd_wait(client, ticket, GEMMD_WAIT_FOREVER, NULL), GEMMD_OK);
     assert_true(product_is_right(&product));
+    product_finish(&product);
     gemmd_close(client);
 }
 
@@ -450,6 +453,7 @@ static void test_no_repeat(void **state)
     assert_int_equal(gemmd_wait(client, ticket, GEMMD_WAIT_FOREVER, NULL), GEMMD_DISCONNECTED);
     product_clear(&product);
     assert_true(product_run(&product, client) && product_is_right(&product));
+    product_finish(&product);
     gemmd_close(client);
 }
 
@@ -471,10 +475,14 @@ static void test_what_cannot_be_repeated(void **state)
         assert_int_equal(gemmd_submit(client, &products[i].gemm, 1, &tickets[i]), GEMMD_OK);
     }
     gemmd_buffer_free(products[0].x);
+    products[0].x = NULL;
     assert_int_equal(gemmd_cancel(client, tickets[1]), GEMMD_OK);
     fixture_start(&life->fixture, &life->options);
     assert_int_equal(gemmd_wait(client, tickets[0], GEMMD_WAIT_FOREVER, NULL), GEMMD_DISCONNECTED);
     assert_int_equal(gemmd_wait(client, tickets[1], GEMMD_WAIT_FOREVER, NULL), GEMMD_CANCELLED);
+    for (uint32_t i = 0; i < 2; i++) {
+        product_finish(&products[i]);
+    }
     gemmd_close(client);
 }
 
