@@ -55,6 +55,8 @@ for file in etc/gemmd/gemmd.conf usr/share/man/man8/gemmd.8 usr/share/man/man5/g
     usr/share/man/man3/libgemmd.3 usr/share/doc/gemmd/copyright "usr/share/doc/$library/copyright"; do
     has_file "$file"
 done
+grep -q '^ExecStart=/usr/bin/gemmd --config /etc/gemmd/gemmd.conf' "$root/usr/lib/systemd/system/gemmd.service" ||
+    fail "the unit starts $(grep '^ExecStart=' "$root/usr/lib/systemd/system/gemmd.service")"
 ! readelf -S "$root/usr/bin/gemmd" | grep -q debug_info || fail "gemmd was not stripped"
 "$root/usr/bin/gemmd" --config "$root/etc/gemmd/gemmd.conf" --check-config
 
