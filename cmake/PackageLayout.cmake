@@ -1,14 +1,13 @@
-# Run by CPack on each package's files before it packs them: configuration belongs in /etc, whatever the prefix, and
-# units name programs by the places that the package has them in.
-file(GLOB_RECURSE roots LIST_DIRECTORIES true ${CPACK_TEMPORARY_DIRECTORY}/*)
-foreach(path ${CPACK_TEMPORARY_DIRECTORY} ${roots})
-    if(IS_DIRECTORY ${path}/usr/etc)
-        file(RENAME ${path}/usr/etc ${path}/etc)
-    endif()
-    if(path MATCHES "\\.service$" AND NOT IS_SYMLINK ${path})
-        file(READ ${path} text)
-        string(REPLACE "${CPACK_GEMMD_BINDIR}/" "/usr/bin/" text "${text}")
-        string(REPLACE "${CPACK_GEMMD_SYSCONFDIR}/" "/etc/" text "${text}")
-        file(WRITE ${path} "${text}")
-    endif()
+# Run by CPack on the packages' files before it packs them: configuration belongs in /etc, whatever the prefix, and units
+# name programs by the places that the package has them in.
+set(root ${CPACK_TEMPORARY_DIRECTORY}/daemon)
+if(IS_DIRECTORY ${root}/usr/etc)
+    file(RENAME ${root}/usr/etc ${root}/etc)
+endif()
+foreach(unit gemmd.service gemmd@.service)
+    set(path ${root}/usr/lib/systemd/system/${unit})
+    file(READ ${path} text)
+    string(REPLACE "${CPACK_GEMMD_BINDIR}/" "/usr/bin/" text "${text}")
+    string(REPLACE "${CPACK_GEMMD_SYSCONFDIR}/" "/etc/" text "${text}")
+    file(WRITE ${path} "${text}")
 endforeach()
