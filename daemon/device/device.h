@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/device/fault.h"
+#include "daemon/device/packer.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
@@ -90,6 +91,9 @@ struct device_ops {
                       void **ret_bytes, struct reason *why);
     int (*view_end)(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why);
+
+    /* Packing on the device; NULL: it has none. */
+    const struct packer_ops *packing;
 
     /* Make sure that launches needing that much scratch, with rows of x of at most that size, will
      * find it. Any thread, off the submit path. */

@@ -164,6 +164,7 @@ static const struct device_ops cuda_ops = {
     .region_place = cuda_region_place,
     .view_begin = cuda_view_begin,
     .view_end = cuda_view_end,
+    .packing = &cuda_packing,
     .reserve = cuda_reserve,
     .launch = cuda_launch,
     .poll = cuda_poll,

@@ -1,7 +1,7 @@
 /* device_cuda.h - what the files of the CUDA back end share.
  *
  * Floors, lowest first: device_cuda_driver.c (entry points, errors), device_cuda_memory.c (regions,
- * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_launch.c,
+ * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_pack.c, device_cuda_launch.c,
  * device_cuda_trial.c, device_cuda.c.
  *
  * The runtime is linked statically; the driver is never linked: what only it offers (VMM, stream
@@ -172,6 +172,10 @@ int cuda_region_import_ipc(struct device *device, const struct device_ipc *ipc,
 
 /* cuda_region_free() - of every kind. */
 void cuda_region_free(struct device *device, struct region *region);
+
+/* ---- device_cuda_pack.c ---- */
+
+extern const struct packer_ops cuda_packing;
 
 /* ---- device_cuda_launch.c ---- */
 

@@ -290,6 +290,9 @@ int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
         return cuda_fail(cuda, error, "making a stream", why);
     }
     error = (cudaError_t)gk_cuda_stage_load();
+    if (error == cudaSuccess) {
+        error = (cudaError_t)gk_cuda_pack_load();
+    }
     if (error != cudaSuccess) {
         return cuda_fail(cuda, error, "loading code", why);
     }

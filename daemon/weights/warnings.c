@@ -57,6 +57,20 @@ void warnings_add(struct warnings *warnings, const char *format, ...)
     warnings->items[warnings->n++] = copy;
 }
 
+void warnings_take(struct warnings *to, struct warnings *from)
+{
+    bool has_dropped = from->n_dropped > 0 && from->n == MSG_WARNINGS_MAX;
+    uint32_t n = has_dropped ? from->n - 1 : from->n; /* the last is a count */
+    for (uint32_t i = 0; i < n; i++) {
+        warnings_add(to, "%s", from->items[i]);
+    }
+    if (to && from->n_dropped > 0) {
+        to->n_dropped += from->n_dropped - 1;
+        warnings_add(to, "and %llu more warnings", (unsigned long long)from->n_dropped);
+    }
+    warnings_finish(from);
+}
+
 int warnings_copy(char *const *items, uint32_t n, char ***ret_items)
 {
     char **copy = calloc(n ? n : 1, sizeof(*copy));
