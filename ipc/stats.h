@@ -80,6 +80,10 @@ struct stats_main {
     _Atomic uint64_t n_sessions;
     _Atomic uint64_t n_buffers;
     _Atomic uint64_t buffer_bytes;
+};
+
+/* What is resident. Written by whoever publishes or takes away a model. */
+struct stats_store {
     _Atomic uint64_t n_models;
     _Atomic uint64_t n_weights;
     _Atomic uint64_t packed_bytes;
@@ -94,6 +98,7 @@ struct stats_page {
     char daemon_version[32];
     _Atomic uint32_t n_devices; /* workers[] that are in use */
     struct stats_main main;
+    struct stats_store store;
     struct stats_worker workers[STATS_DEVICES_MAX];
     struct stats_model models[STATS_MODELS_MAX]; /* the last takes what finds no place */
 };
@@ -115,6 +120,9 @@ const struct stats_page *stats_close(const struct stats_page *page);
 /* stats_model() - the figures of that name, a place taken at its first sight. Writers: one at a
  * time. */
 struct stats_model *stats_model(struct stats_page *page, const char *name);
+
+/* stats_model_find() - the same for readers; NULL when it has no place of its own. */
+const struct stats_model *stats_model_find(const struct stats_page *page, const char *name);
 
 /* stats_read() - any thread, any process. */
 static inline uint64_t stats_read(const _Atomic uint64_t *counter)

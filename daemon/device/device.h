@@ -8,6 +8,7 @@
 
 #include "daemon/device/fault.h"
 #include "daemon/device/packer.h"
+#include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
@@ -94,11 +95,19 @@ struct device_ops {
 
     /* Packing on the device; NULL: it has none. */
     const struct packer_ops *packing;
+    /* NULL: by the CPU, from region.base. See device_digest(). Any thread. */
+    int (*digest)(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why);
 
     /* Make sure that launches needing that much scratch, with rows of x of at most that size, will
      * find it. Any thread, off the submit path. */
     int (*reserve)(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
                    struct reason *why);
+
+    /* Let kernels that may serve a weight find out how; see gk_kernel.plan(). NULL: none needs to.
+     * Any thread, off the submit path. */
+    int (*plan)(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why);
 
     /* Start a launch. The host device runs it to its end before it returns; a GPU returns at once.
      * -EAGAIN when launches_max are in flight. */
@@ -147,6 +156,9 @@ struct device *device_close(struct device *device); /* NULL in, NULL out */
 /* device_is_named() - is that its name or its UUID? */
 bool device_is_named(const struct device *device, const char *name);
 
+/* device_identity() - what names it in every process: a GPU's UUID, "host". */
+const char *device_identity(const struct device *device);
+
 /* device_view_begin() - CPU memory with the region's bytes (READ), or to be filled with all of them
  * (WRITE): the region itself where the CPU reaches it. Every one that succeeds is followed by
  * device_view_end() on the same thread, which puts what was written into the region. Any thread. */
@@ -155,10 +167,21 @@ int device_view_begin(struct device *device, const struct region *region, enum d
 int device_view_end(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why) GD_MUST_CHECK;
 
+/* device_digest() - the digests (n) of whole regions (n), computed where they are: on a GPU by a
+ * kernel, on host by as many threads as the device has. 0, negative errno, or STATUS_DEVICE_ERROR /
+ * DEVICE_LOST. Any thread. */
+int device_digest(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why) GD_MUST_CHECK;
+
 /* device_run_alone() - see device_ops.run_alone; launch->workspace is filled in. 0, negative errno,
  * or a status. */
 int device_run_alone(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
+
+/* device_plan() - before the first launch of a weight: `problem` is its at one row, and its packed
+ * form is in place. What kernels are eligible may change with it. 0 or a status of the device. */
+int device_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why) GD_MUST_CHECK;
 
 /* device_time() - microseconds a launch, launches back to back, the median of a few rounds; x is
  * pseudo-random. Apart from the worker's launches, which share the device meanwhile and make it

@@ -283,6 +283,21 @@ static int load_kernels(struct device_cuda *cuda, struct reason *why)
     return 0;
 }
 
+int cuda_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+              struct reason *why)
+{
+    struct device_cuda *cuda = cuda_of(device);
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    int r = cuda_enter(cuda, why);
+    for (uint32_t i = 0; r == 0 && i < n_kernels; i++) {
+        cudaError_t error =
+            kernels[i]->plan != NULL ? (cudaError_t)kernels[i]->plan(problem, packed) : cudaSuccess;
+        r = error == cudaSuccess ? 0 : cuda_fail(cuda, error, kernels[i]->name, why);
+    }
+    return r;
+}
+
 int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
 {
     cudaError_t error = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
@@ -290,9 +305,8 @@ int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
         return cuda_fail(cuda, error, "making a stream", why);
     }
     error = (cudaError_t)gk_cuda_stage_load();
-    if (error == cudaSuccess) {
-        error = (cudaError_t)gk_cuda_pack_load();
-    }
+    error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_digest_load();
+    error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_pack_load();
     if (error != cudaSuccess) {
         return cuda_fail(cuda, error, "loading code", why);
     }

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/device/device.h"
@@ -86,6 +87,11 @@ int worker_submit(struct worker *worker, const struct worker_client *client,
 void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_id);
 /* worker_drain() - from now on every new request answers SHUTTING_DOWN. */
 void worker_drain(struct worker *worker);
+
+/* worker_ask() - want a sign of life, which the worker gives when it next comes round its loop.
+ * worker_has_answered() - has it, since it was last asked? */
+void worker_ask(struct worker *worker);
+bool worker_has_answered(const struct worker *worker);
 
 #define WORKER_BATCH_BUCKETS STATS_ROW_BUCKETS
 

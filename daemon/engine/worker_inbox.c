@@ -169,6 +169,17 @@ void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_
     }
 }
 
+void worker_ask(struct worker *worker)
+{
+    atomic_store(&worker->is_asked, true);
+    inbox_wake(worker);
+}
+
+bool worker_has_answered(const struct worker *worker)
+{
+    return !atomic_load(&worker->is_asked);
+}
+
 void worker_drain(struct worker *worker)
 {
     atomic_store(&worker->is_draining, true);
@@ -254,6 +265,7 @@ bool inbox_take(struct worker *worker)
     if (!atomic_load_explicit(&worker->has_news, memory_order_acquire)) {
         return false;
     }
+    atomic_store(&worker->is_asked, false);
     for (struct command *command; (command = take_one(worker)) != NULL;) {
         carry_out(worker, command);
     }

@@ -131,6 +131,7 @@ struct worker {
     _Atomic bool has_news; /* set under inbox_mutex, peeked at without */
     int inbox_fd;          /* eventfd */
     int epoll_fd;          /* doorbells and inbox_fd */
+    _Atomic bool is_asked; /* for a sign of life: worker_ask() */
     _Atomic bool is_draining;
     _Atomic bool is_stopping;
     struct stats_worker *counters; /* borrowed; written by the worker, read by any thread */

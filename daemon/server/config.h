@@ -26,11 +26,14 @@
 #define CONFIG_OPTIONS_MAX    64u
 
 struct config_list {
-    char **items; /* owned, each owned */
+    char **items;    /* owned, each owned */
+    uint32_t *lines; /* owned: where each stands in the file; 0: it does not */
     uint32_t n;
 };
 
 struct config {
+    char file_name[CONFIG_TEXT_BYTES]; /* of the file that was parsed; "": none */
+    uint32_t i_line;                   /* the line that is being parsed; 0: none */
     char socket_dir[CONFIG_DIR_BYTES]; /* "": see config_default_socket_dir() */
     char log[CONFIG_TEXT_BYTES];
     char host_isa[CONFIG_WORD_BYTES]; /* "": no limit */
@@ -62,6 +65,8 @@ struct config {
     uint64_t total_fds_max;
     uint64_t hello_timeout_msec;
     uint64_t drain_timeout_msec;
+    uint64_t status_port;
+    uint64_t ready_age_msec;
 };
 
 enum config_type {
@@ -73,6 +78,9 @@ enum config_type {
     CONFIG_TYPE_LIST, /* text, one item a line */
 };
 
+/* 0, negative errno, or STATUS_INVALID_ARGUMENT whose sentence does not name the option. */
+typedef int (*config_rule_fn)(const char *value, struct reason *why);
+
 struct config_option {
     const char *name;
     enum config_type type;
@@ -83,6 +91,9 @@ struct config_option {
     const char *unit;    /* "" when it has none */
     const char *doc;     /* one sentence */
     bool is_reloadable;  /* a SIGHUP takes it over; see reload.h */
+    config_rule_fn rule; /* what a value, or an item, has to be besides; NULL: nothing */
+    int over;            /* a limit: the status that answers what is over it; 0: see figure */
+    const char *figure;  /* a limit: the metric that counts what met it; NULL: it is none */
 };
 
 /* config_options() - the table, static. config_find() - the row of that name, or NULL. */
@@ -109,7 +120,8 @@ int config_parse(struct config *config, const char *file_name, const char *text,
                  struct reason *why) GD_MUST_CHECK;
 int config_load(struct config *config, const char *path, struct reason *why) GD_MUST_CHECK;
 
-/* config_check() - rules between options, and those of list items. 0 or STATUS_INVALID_ARGUMENT. */
+/* config_check() - rules between options. 0, or STATUS_INVALID_ARGUMENT that starts with
+ * "FILE:LINE: " where the item at fault stands in the file. */
 int config_check(const struct config *config, struct reason *why) GD_MUST_CHECK;
 
 /* config_default_socket_dir() - $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd:

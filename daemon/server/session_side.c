@@ -413,6 +413,7 @@ enum session_verdict session_side_answer(struct core *core, struct session_table
     if (r < 0) {
         (void)reason_errno(&why, r, "session %ju", (uintmax_t)session->id);
     }
+    core->counters.n_side_refused++;
     enum session_verdict verdict = session_side_refuse(session, sequence_of(&ask), &why);
     bool is_over = session->state != SESSION_LIVE || r == STATUS_BAD_MESSAGE;
     return verdict == SESSION_KEEP && is_over ? SESSION_CLOSE : verdict;

@@ -128,30 +128,13 @@ static int fill_model(struct model *model, const struct plan *plan, struct progr
     return model_fill(model, plan, progress, warnings, why);
 }
 
-static int model_new(const char *name, const char *path, struct device *device, uint32_t n_weights,
-                     struct model **ret_model)
-{
-    struct model *model = calloc(1, sizeof(*model));
-    struct weight **weights = calloc(n_weights, sizeof(*weights));
-    if (!model || !weights) {
-        free(model);
-        free(weights);
-        return err_raise(-ENOMEM);
-    }
-    (void)snprintf(model->name, sizeof(model->name), "%s", name);
-    (void)snprintf(model->path, sizeof(model->path), "%s", path);
-    model->device = device;
-    model->weights = weights;
-    *ret_model = model;
-    return 0;
-}
-
 static int load_source(const struct model_source *source, struct model *model,
                        struct progress *progress, struct warnings *warnings, struct reason *why)
 {
     uint64_t start_nsec = clock_now_nsec();
     model->act_dtype = source->modules.act_dtype;
-    int r = fill_model(model, &source->plan, progress, warnings, why);
+    int r = sources_read(model->path, &source->checkpoint, &model->sources);
+    r = r != 0 ? r : fill_model(model, &source->plan, progress, warnings, why);
     model->load_seconds = 1e-9 * (double)(clock_now_nsec() - start_nsec);
     return r;
 }

@@ -146,11 +146,5 @@ int weight_fill(struct weight *weight, const struct plan_item *item, struct pack
     int r = packer && can_device_pack(weight, item)
                 ? fill_by_either(weight, item, packer, progress, warnings, why)
                 : fill_by_cpu(weight, item, progress, warnings, why);
-    if (r != 0) {
-        return r;
-    }
-    uint64_t workspace_bytes =
-        gk_workspace_max(&weight->desc, weight->layout, weight->device->cuda_arch);
-    uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32); /* the widest */
-    return weight->device->ops->reserve(weight->device, workspace_bytes, x_row_bytes, why);
+    return r != 0 ? r : weight_make_ready(weight, why);
 }
