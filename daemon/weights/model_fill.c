@@ -12,7 +12,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
-#define THREADS_MAX 6u
+#define THREADS_MAX 8u
 
 /* What became of an item. */
 struct outcome {
