@@ -18,6 +18,7 @@
 
 #include "daemon/device/device.h"
 #include "daemon/engine/buffers.h"
+#include "daemon/engine/sched.h"
 #include "daemon/weights/store.h"
 #include "ipc/lane.h"
 #include "ipc/request.h"
@@ -31,7 +32,7 @@ struct worker_limits {
                                       their ring */
     uint32_t rows_max;             /* m of one request */
     uint32_t spin_usec;            /* how long an idle worker polls at most before it sleeps */
-    bool is_batching;
+    enum sched_mode mode;
 };
 
 /* Who a request is for. The session keeps `buffers` alive until worker_detach() has called back. */
@@ -111,5 +112,11 @@ struct worker_stats {
     uint32_t n_in_flight;
     uint32_t n_lanes;
     uint64_t last_ok_nsec; /* CLOCK_MONOTONIC; 0: none yet */
+    uint64_t n_closed[SCHED_CLOSES];
+    uint64_t n_holds[SCHED_HOLDS];
+    uint64_t hold_idle_nsec[SCHED_HOLDS];
+    uint32_t n_held;
+    uint32_t n_passes;
+    uint32_t n_in_step;
 };
 void worker_stats(struct worker *worker, struct worker_stats *ret_stats); /* any thread */

@@ -1,13 +1,13 @@
 /* worker_batch.c - from the scheduler's choice to a launch and back.
  *
- * A batch reads and writes the clients' buffers in place, through tables of row addresses. A
- * request of more than GK_BATCH_ROWS_MAX rows goes in chunks of that many; chunks and the batches
- * of others take turns, so that a decode step waits for one chunk at most. */
+ * A batch reads and writes the clients' buffers in place, through tables of row addresses. Of a
+ * request of more rows than one launch has, the scheduler launches a chunk at a time. */
 #include "daemon/engine/worker_internal.h"
 
 #include <assert.h>
 #include <errno.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
@@ -21,10 +21,12 @@ static void add_signal(struct worker_batch *batch, const struct worker_request *
     }
 }
 
-static void add_rows(struct worker_batch *batch, const struct worker_request *request)
+/* As many rows of the request as it has left, n_rows_max at most. */
+static void add_rows(struct worker_batch *batch, const struct worker_request *request,
+                     uint32_t n_rows_max)
 {
     const struct checked *checked = &request->checked;
-    uint64_t n_rows = num_min(checked->m - request->n_rows_done, GK_BATCH_ROWS_MAX - batch->n_rows);
+    uint64_t n_rows = num_min(checked->m - request->n_rows_done, n_rows_max);
     for (uint64_t i = 0; i < n_rows; i++) {
         uint64_t i_row = request->n_rows_done + i;
         batch->x_rows[batch->n_rows] = checked->x + i_row * checked->x_stride_bytes;
@@ -41,9 +43,9 @@ static void add_rows(struct worker_batch *batch, const struct worker_request *re
 }
 
 static void add_request(struct worker *worker, struct worker_batch *batch,
-                        struct worker_request *request)
+                        struct worker_request *request, uint32_t n_rows_max)
 {
-    add_rows(batch, request);
+    add_rows(batch, request, n_rows_max);
     batch->has_cpu_rows |= buffer_is_cpu_memory(request->checked.x_buffer);
     batch->oldest_nsec = num_min(batch->oldest_nsec, request->seen_nsec);
     batch->requests[batch->n_requests++] = request;
@@ -84,7 +86,8 @@ static void batch_end(struct worker *worker, struct worker_batch *batch)
 static void finish_taken(struct worker *worker, struct worker_request *request,
                          const struct outcome *outcome)
 {
-    sched_done(worker->sched, &request->item);
+    uint64_t now_nsec = outcome->end_nsec != 0 ? outcome->end_nsec : clock_now_nsec();
+    sched_done(worker->sched, &request->item, now_nsec);
     request_finish(worker, request, outcome);
 }
 
@@ -138,7 +141,7 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
         request->start_nsec = batch->launch.start_nsec;
     }
     request->n_rows_done +=
-        (uint32_t)num_min(request->checked.m - request->n_rows_done, GK_BATCH_ROWS_MAX);
+        (uint32_t)num_min(request->checked.m - request->n_rows_done, batch->n_rows);
     if (request->n_rows_done == request->checked.m) {
         finish_taken(worker, request, &outcome);
         return;
@@ -149,7 +152,7 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
                      &(struct outcome){.status = status, .text = status_text(status)});
         return;
     }
-    list_append(&worker->prefills, &request->in_prefills);
+    sched_again(worker->sched, &request->item);
 }
 
 /* ---- counting ---- */
@@ -196,6 +199,8 @@ static void count_launch(struct worker *worker, const struct worker_batch *batch
 static void batch_finish(struct worker *worker, struct worker_batch *batch)
 {
     count_launch(worker, batch);
+    uint64_t run_nsec = batch->launch.end_nsec - batch->launch.start_nsec;
+    sched_ended(worker->sched, batch->launch.end_nsec, batch->launch.result == 0 ? run_nsec : 0);
     if (batch->launch.result != 0) {
         bool is_lost = batch->launch.result == STATUS_DEVICE_LOST;
         finish_all(worker, batch, batch->launch.result, status_text(batch->launch.result));
@@ -249,62 +254,61 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
     struct reason why;
     int r = weight_select(weight, &batch->launch.gk.problem, &batch->launch.kernel, &why);
     if (r != 0) {
+        sched_failed(worker->sched, clock_now_nsec());
         finish_all(worker, batch, r, why.text);
         return;
     }
     r = worker->device->ops->launch(worker->device, &batch->launch);
     if (r < 0) {
+        sched_failed(worker->sched, clock_now_nsec());
         finish_all(worker, batch, STATUS_DEVICE_ERROR, "the device refused the launch");
     }
 }
 
-static void launch_chunk(struct worker *worker)
+/* The scheduler's figures, after each decision. */
+static void count_decisions(struct worker *worker)
 {
-    struct list *node = list_pop(&worker->prefills);
-    struct worker_batch *batch = batch_begin(worker);
-    add_request(worker, batch, LIST_OWNER(node, struct worker_request, in_prefills));
-    worker->is_prefill_turn = false;
-    batch_start(worker, batch);
-}
-
-/* Launch what the scheduler chooses, or put its prefill in line; false when it has nothing. */
-static bool launch_next(struct worker *worker)
-{
-    struct sched_item *items[GK_BATCH_ROWS_MAX];
-    uint32_t n_items = sched_next(worker->sched, items);
-    if (n_items == 0) {
-        return false;
+    static_assert(SCHED_CLOSES == STATS_CLOSES && SCHED_HOLDS == STATS_HOLDS,
+                  "a reason has no place in the figures");
+    struct stats_worker *counters = worker->counters;
+    struct sched_stats stats;
+    sched_stats(worker->sched, &stats);
+    for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
+        stats_set(&counters->n_closed[i], stats.n_closed[i]);
     }
-    worker->is_prefill_turn = true;
-    if (items[0]->n_rows > GK_BATCH_ROWS_MAX) {
-        list_append(&worker->prefills, &request_of_item(items[0])->in_prefills);
-        return true;
+    for (uint32_t i = 0; i < SCHED_HOLDS; i++) {
+        stats_set(&counters->n_holds[i], stats.n_holds[i]);
+        stats_set(&counters->hold_idle_nsec[i], stats.idle_nsec[i]);
     }
-    struct worker_batch *batch = batch_begin(worker);
-    for (uint32_t i = 0; i < n_items; i++) {
-        add_request(worker, batch, request_of_item(items[i]));
-    }
-    batch_start(worker, batch);
-    return true;
+    stats_set(&counters->n_held, stats.n_held);
+    stats_set(&counters->n_passes, stats.n_rings);
+    stats_set(&counters->n_in_step, stats.n_in_step);
 }
 
 bool batch_launch(struct worker *worker)
 {
-    if (worker->n_busy_batches == worker->device->launches_max) {
+    uint64_t last_wake_nsec = worker->wake_nsec;
+    worker->wake_nsec = UINT64_MAX;
+    if (worker->n_busy_batches == worker->device->launches_max ||
+        sched_queued(worker->sched) == 0) {
         return false;
     }
-    bool has_prefill = !list_is_empty(&worker->prefills);
-    if (has_prefill && worker->is_prefill_turn) {
-        launch_chunk(worker);
-        return true;
+    struct sched_item *items[GK_BATCH_ROWS_MAX];
+    struct sched_verdict verdict;
+    uint32_t n_items = sched_next(worker->sched, clock_now_nsec(), items, &verdict);
+    if (n_items > 0 || verdict.until_nsec != last_wake_nsec) {
+        count_decisions(worker);
     }
-    if (launch_next(worker)) {
-        return true;
+    if (n_items == 0) {
+        worker->wake_nsec = verdict.until_nsec;
+        return false;
     }
-    if (has_prefill) {
-        launch_chunk(worker);
+    struct worker_batch *batch = batch_begin(worker);
+    for (uint32_t i = 0; i < n_items; i++) {
+        add_request(worker, batch, request_of_item(items[i]), verdict.n_rows);
     }
-    return has_prefill;
+    batch_start(worker, batch);
+    return true;
 }
 
 /* ---- waiting ---- */
@@ -329,27 +333,13 @@ void batch_enqueue(struct worker *worker, struct worker_request *request, uint64
 
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request)
 {
-    if (sched_cancel(worker->sched, &request->item)) {
-        return true;
-    }
-    if (list_is_empty(&request->in_prefills)) {
-        return false;
-    }
-    list_remove(&request->in_prefills);
-    sched_done(worker->sched, &request->item);
-    return true;
+    return sched_cancel(worker->sched, &request->item, clock_now_nsec());
 }
 
 void batch_refuse_all(struct worker *worker, int status, const char *text)
 {
-    struct outcome outcome = {.status = status, .text = text};
-    for (struct list *node; (node = list_pop(&worker->prefills)) != NULL;) {
-        finish_taken(worker, LIST_OWNER(node, struct worker_request, in_prefills), &outcome);
-    }
-    struct sched_item *items[GK_BATCH_ROWS_MAX];
-    for (uint32_t n_items; (n_items = sched_next(worker->sched, items)) != 0;) {
-        for (uint32_t i = 0; i < n_items; i++) {
-            finish_taken(worker, request_of_item(items[i]), &outcome);
-        }
+    uint64_t now_nsec = clock_now_nsec();
+    for (struct sched_item *item; (item = sched_any(worker->sched, now_nsec)) != NULL;) {
+        request_refuse(worker, request_of_item(item), status, text);
     }
 }

@@ -32,7 +32,6 @@ struct worker_request *request_new(struct worker *worker, struct worker_session 
         .is_from_lane = is_from_lane,
         .seen_nsec = now_nsec,
     };
-    list_init(&request->in_prefills);
     list_init(&request->in_order);
     list_append(&session->requests, &request->in_session);
     list_append(bucket_of(worker, session, request_id), &request->in_bucket);
@@ -190,6 +189,9 @@ void session_finish_if_done(struct worker *worker, struct worker_session *sessio
 {
     if (!session->is_muted || session->n_requests != 0) {
         return;
+    }
+    if (session->is_in_sched) {
+        sched_leave(worker->sched, &session->sched);
     }
     lane_finish(&session->lane);
     free(session->order);

@@ -28,13 +28,21 @@ int intake_door_status(const struct worker *worker)
     return 0;
 }
 
-static void describe_item(struct worker_request *request, const struct request_desc *desc)
+static void describe_item(struct worker *worker, struct worker_request *request,
+                          const struct request_desc *desc)
 {
+    struct worker_session *session = request->session;
+    if (!session->is_in_sched) {
+        session->is_in_sched = true;
+        sched_join(worker->sched, &session->sched);
+    }
     request->item.weight_key =
         (uintptr_t)request->checked.weight; /* held: no other has its address */
     request->item.class_key = class_of(desc);
-    request->item.session_id = request->session->session_id;
+    request->item.session = &session->sched;
     request->item.n_rows = desc->m;
+    request->item.hold_nsec_max = UINT64_MAX;
+    request->item.priority = SCHED_NORMAL;
     request->timeout_usec = desc->timeout_usec;
 }
 
@@ -85,7 +93,7 @@ void intake_accept(struct worker *worker, struct worker_session *session,
         request_finish(worker, request, &(struct outcome){.status = STATUS_OK});
         return;
     }
-    describe_item(request, desc);
+    describe_item(worker, request, desc);
     if (request->is_ordered) {
         order_hold(worker, request, desc->order_stream);
     } else {

@@ -74,6 +74,8 @@ struct worker_session {
     bool is_muted;              /* being detached: what ends is told to nobody */
     uint32_t n_requests;
     uint32_t n_lane_requests;
+    struct sched_session sched;
+    bool is_in_sched;
     uint64_t last_batch; /* number of the last batch that it had a part in */
     struct list requests;
 };
@@ -94,8 +96,7 @@ struct worker_request {
     uint32_t n_rows_done;
     struct list in_session; /* or in the pool of free requests */
     struct list in_bucket;
-    struct list in_prefills; /* linked while it waits for its next chunk */
-    struct list in_order;    /* linked while it waits for its stream */
+    struct list in_order; /* linked while it waits for its stream */
 };
 
 /* One launch. `launch` is first: the device gives its address back. */
@@ -142,8 +143,7 @@ struct worker {
     struct sched *sched;
     struct list lanes;  /* sessions whose lane is polled */
     struct list orders; /* streams with requests that wait until they are ready */
-    struct list prefills;
-    bool is_prefill_turn;
+    uint64_t wake_nsec; /* something is held until then; UINT64_MAX: nothing is */
     bool is_lost;
     uint32_t n_requests;
     struct worker_request *requests; /* limits.requests_max of them */
@@ -212,13 +212,15 @@ void session_finish_if_done(struct worker *worker, struct worker_session *sessio
 
 /* ---- worker_batch.c ---- */
 
-/* batch_launch() - start one launch, if there is one and the device takes it.
- * batch_poll() - finish what the device has finished. Both: was there anything to do? */
+/* batch_launch() - start one launch, if there is one and the device takes it; else wake_nsec is
+ * when to ask again. batch_poll() - finish what the device has finished. Both: was there anything
+ * to do?
+ */
 bool batch_launch(struct worker *worker);
 bool batch_poll(struct worker *worker);
 
 /* batch_enqueue() - give a request to the scheduler: it is ready to be launched from now on.
- * batch_drop_waiting() - take a request that is queued or between chunks out; false if it is
+ * batch_drop_waiting() - take a request out that is queued or between chunks; false if it is
  * neither. */
 void batch_enqueue(struct worker *worker, struct worker_request *request, uint64_t now_nsec);
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request);

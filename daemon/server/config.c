@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/engine/sched.h"
 #include "daemon/server/log_sink.h"
 #include "daemon/server/model_options.h"
 #include "gk/gk.h"
@@ -146,8 +147,9 @@ static const struct config_option options[] = {
     ROW(TEXT, tuning_file, "", 0, CONFIG_TEXT_BYTES, "",
         "Text file that keeps these measurements; empty: tuning in $STATE_DIRECTORY, "
         "$XDG_CACHE_HOME/gemmd or ~/.cache/gemmd."),
-    ROW(BOOL, batching, "yes", 0, 1, "",
-        "Let requests of different sessions for one weight share a launch."),
+    ROW(CHOICE, batching, "rendezvous", SCHED_OFF, SCHED_RENDEZVOUS, "off|natural|rendezvous",
+        "How requests of different sessions for one weight share launches: not at all, when they "
+        "happen to wait at the same time, or by holding sessions until others have caught up."),
     ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
         "How long an idle worker polls its lanes at most before it sleeps; it polls less where "
         "recent pauses were longer than that, and an idle daemon not at all. 0: sleep at once."),
@@ -227,9 +229,8 @@ const struct config_option *config_options(uint32_t *ret_n)
 const char *config_type_name(enum config_type type)
 {
     static const char *const names[] = {
-        [CONFIG_TYPE_COUNT] = "number", [CONFIG_TYPE_BYTES] = "size",
-        [CONFIG_TYPE_MODE] = "octal",   [CONFIG_TYPE_BOOL] = "yes or no",
-        [CONFIG_TYPE_TEXT] = "text",    [CONFIG_TYPE_LIST] = "list",
+        [CONFIG_TYPE_COUNT] = "number", [CONFIG_TYPE_BYTES] = "size", [CONFIG_TYPE_MODE] = "octal",
+        [CONFIG_TYPE_CHOICE] = "word",  [CONFIG_TYPE_TEXT] = "text",  [CONFIG_TYPE_LIST] = "list",
     };
     return (uint32_t)type < ARRAY_LENGTH(names) ? names[type] : "?";
 }
@@ -297,12 +298,27 @@ static bool parse_number(enum config_type type, const char *text, uint64_t *ret_
         return parse_digits(text, 8, &end, ret_value) && *end == '\0';
     case CONFIG_TYPE_BYTES:
         return parse_bytes(text, ret_value);
-    case CONFIG_TYPE_BOOL:
-        *ret_value = strcmp(text, "yes") == 0;
-        return *ret_value != 0 || strcmp(text, "no") == 0;
     default:
         return false;
     }
+}
+
+/* Words are counted from 0. */
+static int set_choice(const struct config_option *option, uint64_t *field, const char *value,
+                      struct reason *why)
+{
+    uint64_t number = 0;
+    size_t n_bytes = strlen(value);
+    for (const char *word = option->unit; word != NULL; number++) {
+        const char *bar = strchrnul(word, '|');
+        if ((size_t)(bar - word) == n_bytes && memcmp(word, value, n_bytes) == 0) {
+            *field = number;
+            return 0;
+        }
+        word = *bar == '|' ? bar + 1 : NULL;
+    }
+    return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: '%.64s' is not one of %s", option->name,
+                      value, option->unit);
 }
 
 static int set_number(const struct config_option *option, uint64_t *field, const char *value,
@@ -339,8 +355,8 @@ static int set_text(const struct config_option *option, char *field, const char 
     return 0;
 }
 
-static int list_append(const struct config_option *option, struct config_list *list,
-                       const char *value, uint32_t i_line, struct reason *why)
+static int list_gain(const struct config_option *option, struct config_list *list,
+                     const char *value, uint32_t i_line, struct reason *why)
 {
     if (list->n >= option->max) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: more than %ju items", option->name,
@@ -383,10 +399,12 @@ static int set_field(struct config *config, const struct config_option *option, 
 {
     void *field = option_field(config, option);
     switch (option->type) {
+    case CONFIG_TYPE_CHOICE:
+        return set_choice(option, field, value, why);
     case CONFIG_TYPE_TEXT:
         return set_text(option, field, value, why);
     case CONFIG_TYPE_LIST:
-        return list_append(option, field, value, config->i_line, why);
+        return list_gain(option, field, value, config->i_line, why);
     default:
         return set_number(option, field, value, why);
     }

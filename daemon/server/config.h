@@ -47,7 +47,7 @@ struct config {
     char tuning_file[CONFIG_TEXT_BYTES];
     uint64_t socket_mode;
     uint64_t threads;
-    uint64_t batching;
+    uint64_t batching; /* enum sched_mode */
     uint64_t spin_usec;
     uint64_t rows_max;
     uint64_t requests_max;
@@ -70,10 +70,11 @@ struct config {
 };
 
 enum config_type {
-    CONFIG_TYPE_COUNT, /* a decimal number */
-    CONFIG_TYPE_BYTES, /* a number with an optional K, M, G or T (powers of 1024) */
-    CONFIG_TYPE_MODE,  /* an octal number */
-    CONFIG_TYPE_BOOL,  /* yes or no */
+    CONFIG_TYPE_COUNT,  /* a decimal number */
+    CONFIG_TYPE_BYTES,  /* a number with an optional K, M, G or T (powers of 1024) */
+    CONFIG_TYPE_MODE,   /* an octal number */
+    CONFIG_TYPE_CHOICE, /* a word of `unit`, which lists them as "a|b|c"; kept as its number there
+                         */
     CONFIG_TYPE_TEXT,
     CONFIG_TYPE_LIST, /* text, one item a line */
 };
@@ -88,7 +89,7 @@ struct config_option {
     const char *initial; /* as it would be written in a file; "" for an empty text or list */
     uint64_t min;        /* numbers: bounds; texts and lists: unused */
     uint64_t max;        /* numbers: bounds; texts: bytes with the NUL; lists: items */
-    const char *unit;    /* "" when it has none */
+    const char *unit;    /* "" when it has none; choices: the words */
     const char *doc;     /* one sentence */
     bool is_reloadable;  /* a SIGHUP takes it over; see reload.h */
     config_rule_fn rule; /* what a value, or an item, has to be besides; NULL: nothing */

@@ -105,7 +105,7 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
         .session_requests_max = (uint32_t)core->config->session_requests_max,
         .rows_max = (uint32_t)core->config->rows_max,
         .spin_usec = (uint32_t)core->config->spin_usec,
-        .is_batching = core->config->batching != 0,
+        .mode = (enum sched_mode)core->config->batching,
     };
     const struct worker_callbacks callbacks = {
         .arg = &core->mailbox,

@@ -43,16 +43,41 @@ static json_t *text(const char *raw)
 
 static json_t *rows_histogram(const struct worker_stats *stats)
 {
-    static const char *const names[WORKER_BATCH_BUCKETS] = {"1",    "2",     "3-4",   "5-8",
-                                                            "9-16", "17-32", "33-64", "more"};
     json_t *object = json_object();
     for (uint32_t i = 0; i < WORKER_BATCH_BUCKETS; i++) {
-        if (json_object_set_new(object, names[i], integer(stats->launches_by_rows[i])) < 0) {
+        if (json_object_set_new(object, stats_rows_name(i), integer(stats->launches_by_rows[i])) <
+            0) {
             json_decref(object);
             return NULL;
         }
     }
     return object;
+}
+
+/* What the scheduler decided: why launches took no more, what is held and was, and why. */
+static json_t *scheduling_object(const struct worker_stats *stats)
+{
+    static const char *const closes[SCHED_CLOSES] = {[SCHED_CLOSE_FULL] = "full",
+                                                     [SCHED_CLOSE_DEADLINE] = "deadline",
+                                                     [SCHED_CLOSE_WINDOW] = "window",
+                                                     [SCHED_CLOSE_COMPLETE] = "complete",
+                                                     [SCHED_CLOSE_IDLE] = "idle"};
+    static const char *const holds[SCHED_HOLDS] = {[SCHED_HOLD_CATCH_UP] = "catch_up",
+                                                   [SCHED_HOLD_ARRIVAL] = "arrival",
+                                                   [SCHED_HOLD_PREFILL] = "prefill"};
+    json_t *closed = json_object();
+    for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
+        (void)json_object_set_new(closed, closes[i], integer(stats->n_closed[i]));
+    }
+    json_t *held = json_object();
+    for (uint32_t i = 0; i < SCHED_HOLDS; i++) {
+        (void)json_object_set_new(held, holds[i],
+                                  json_pack("{s:o, s:f}", "decisions", integer(stats->n_holds[i]),
+                                            "idle_seconds", seconds(stats->hold_idle_nsec[i])));
+    }
+    return json_pack("{s:o, s:o, s:i, s:i, s:i}", "closed", closed, "holds", held, "held",
+                     (int)stats->n_held, "passes", (int)stats->n_passes, "in_step",
+                     (int)stats->n_in_step);
 }
 
 static json_t *last_ok(const struct worker_stats *stats)
@@ -92,7 +117,7 @@ static json_t *worker_object(struct worker *worker, const struct stats_worker *c
     worker_stats(worker, &stats);
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:i, s:i, s:o, "
-        "s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o}",
         "requests", integer(stats.n_requests), "ok", integer(stats.n_ok), "refused",
         integer(stats.n_refused), "cancelled", integer(stats.n_cancelled), "timed_out",
         integer(stats.n_timed_out), "failed", integer(stats.n_failed), "rows",
@@ -103,7 +128,7 @@ static json_t *worker_object(struct worker *worker, const struct stats_worker *c
         "in_flight", (int)stats.n_in_flight, "lanes", (int)stats.n_lanes, "last_ok_seconds_ago",
         last_ok(&stats), "launch_rows", integer(stats_read(&counters->launch_rows)), "queue_times",
         times_array(&counters->queue), "request_times", times_array(&counters->request),
-        "stall_times", times_array(&counters->stall));
+        "stall_times", times_array(&counters->stall), "scheduling", scheduling_object(&stats));
 }
 
 static json_t *device_object(const struct core *core, uint32_t i)

@@ -21,8 +21,8 @@ static void put_bounds(FILE *stream, const struct config_option *option)
     case CONFIG_TYPE_LIST:
         fprintf(stream, "list, one item a line, at most %ju", (uintmax_t)option->max);
         return;
-    case CONFIG_TYPE_BOOL:
-        fprintf(stream, "yes or no");
+    case CONFIG_TYPE_CHOICE:
+        fprintf(stream, "%s", option->unit);
         return;
     default:
         fprintf(stream, "%s of %s, %ju to %ju", config_type_name(option->type), option->unit,

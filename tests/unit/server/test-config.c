@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/engine/sched.h"
 #include "daemon/server/config.h"
 #include "tests/unit/server/option_pages.h"
 
@@ -36,7 +37,7 @@ static void test_defaults_pass_their_own_rules(void **state)
     assert_int_equal(config_check(&config, &why), 0);
     assert_int_equal(config.lane_entries, 256);
     assert_int_equal(config.socket_mode, 0600);
-    assert_int_equal(config.batching, 1);
+    assert_int_equal(config.batching, SCHED_RENDEZVOUS);
     assert_int_equal(config.buffer_bytes_max, 256u << 20);
     assert_string_equal(config.log, "info");
     assert_int_equal(config.models.n, 0);
@@ -49,13 +50,13 @@ static void test_file_is_read(void **state)
     struct config config = {0};
     struct reason why;
     int r = parse(&config,
-                  "# comment\n\n  rows_max=12\t\n batching = no\nmodels = a=/x y\n"
+                  "# comment\n\n  rows_max=12\t\n batching = natural\nmodels = a=/x y\n"
                   "models = b=/z#1\r\nbuffer_bytes_max = 3M\nsocket_mode = 0660\n"
                   "log = worker:debug, info",
                   &why);
     assert_int_equal(r, 0);
     assert_int_equal(config.rows_max, 12);
-    assert_int_equal(config.batching, 0);
+    assert_int_equal(config.batching, SCHED_NATURAL);
     assert_int_equal(config.models.n, 2);
     assert_string_equal(config.models.items[0], "a=/x y");
     assert_string_equal(config.models.items[1], "b=/z#1");
@@ -82,7 +83,7 @@ static void test_faults_name_file_line_and_fault(void **state)
         {"buffer_bytes_max = 1Q", "f.conf:1: buffer_bytes_max: '1Q' is not a value of type size"},
         {"socket_mode = 0777", "f.conf:1: socket_mode: 0777 is not between 0600 and 0660"},
         {"socket_mode = 0800", "f.conf:1: socket_mode: '0800' is not a value of type octal"},
-        {"batching = maybe", "f.conf:1: batching: 'maybe' is not a value of type yes or no"},
+        {"batching = maybe", "f.conf:1: batching: 'maybe' is not one of off|natural|rendezvous"},
         {"nonsense = 1", "f.conf:1: there is no option 'nonsense'"},
         {"rows_max", "f.conf:1: 'rows_max' is not KEY = VALUE"},
         {"rows_max = 1\n#\nrows_max = 2", "f.conf:3: rows_max was set in line 1 already"},
