@@ -132,7 +132,9 @@ static int fill_by_either(struct weight *weight, const struct plan_item *item,
     int r = fill_by_device(weight, item, packer, progress, &own, &own_why);
     if (r == STATUS_NO_SPACE || r == STATUS_BAD_CHECKPOINT) {
         warnings_finish(&own);
-        weight->device->ops->region_free(weight->device, &weight->packed);
+        if (weight->packed.base) {
+            weight->device->ops->region_free(weight->device, &weight->packed);
+        }
         return fill_by_cpu(weight, item, progress, warnings, why);
     }
     warnings_take(warnings, &own);
