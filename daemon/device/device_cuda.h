@@ -84,6 +84,8 @@ struct device_cuda {
     pthread_mutex_t scratch_mutex;
     CUdeviceptr scratch; /* reserved addresses; grows in place, so launches in flight keep theirs */
     _Atomic uint64_t scratch_bytes;
+    pthread_mutex_t packers_mutex;
+    struct packer *idle_packers; /* guarded by packers_mutex: page-locking takes long */
     pthread_mutex_t imports_mutex;
     struct list allocations; /* opened ones of other processes; guarded by imports_mutex */
 
@@ -175,6 +177,9 @@ void cuda_region_free(struct device *device, struct region *region);
 /* ---- device_cuda_pack.c ---- */
 
 extern const struct packer_ops cuda_packing;
+
+/* cuda_packers_finish() - frees those that are kept; all are given back by then. */
+void cuda_packers_finish(struct device_cuda *cuda);
 
 /* ---- device_cuda_digest.c ---- */
 

@@ -16,6 +16,7 @@
 #define EXTRA_BYTES 256u /* behind the arrays: the count of damaged codes */
 
 struct packer {
+    struct packer *next; /* idle ones */
     struct device_cuda *cuda;
     cudaStream_t stream;
     uint8_t *chunks; /* page-locked, N_CHUNKS x PACKER_CHUNK_BYTES */
@@ -29,14 +30,17 @@ static int fail(struct packer *packer, cudaError_t error, const char *what, stru
     return error == cudaSuccess ? 0 : cuda_fail(packer->cuda, error, what, why);
 }
 
-static struct packer *packer_free(struct packer *packer)
+static void drop_codes(struct packer *packer)
 {
-    if (packer == NULL) {
-        return NULL;
-    }
-    if (packer->stream != NULL) {
-        (void)cudaStreamSynchronize(packer->stream);
+    if (packer->codes != NULL) {
         (void)cudaFreeAsync(packer->codes, packer->stream);
+        packer->codes = NULL;
+    }
+}
+
+static void destroy(struct packer *packer)
+{
+    if (packer->stream != NULL) {
         (void)cudaStreamDestroy(packer->stream);
     }
     for (uint32_t i = 0; i < N_CHUNKS; i++) {
@@ -46,6 +50,40 @@ static struct packer *packer_free(struct packer *packer)
     }
     (void)cudaFreeHost(packer->chunks);
     free(packer);
+}
+
+void cuda_packers_finish(struct device_cuda *cuda)
+{
+    while (cuda->idle_packers != NULL) {
+        struct packer *packer = cuda->idle_packers;
+        cuda->idle_packers = packer->next;
+        destroy(packer);
+    }
+}
+
+static struct packer *take_idle(struct device_cuda *cuda)
+{
+    (void)pthread_mutex_lock(&cuda->packers_mutex);
+    struct packer *packer = cuda->idle_packers;
+    if (packer != NULL) {
+        cuda->idle_packers = packer->next;
+    }
+    (void)pthread_mutex_unlock(&cuda->packers_mutex);
+    return packer;
+}
+
+static struct packer *packer_free(struct packer *packer)
+{
+    if (packer == NULL) {
+        return NULL;
+    }
+    struct device_cuda *cuda = packer->cuda;
+    drop_codes(packer);
+    (void)cudaStreamSynchronize(packer->stream);
+    (void)pthread_mutex_lock(&cuda->packers_mutex);
+    packer->next = cuda->idle_packers;
+    cuda->idle_packers = packer;
+    (void)pthread_mutex_unlock(&cuda->packers_mutex);
     return NULL;
 }
 
@@ -69,26 +107,23 @@ static int packer_new(struct device *device, struct packer **ret_packer, struct 
     if (r != 0) {
         return r;
     }
-    struct packer *packer = calloc(1, sizeof(*packer));
+    struct packer *packer = take_idle(cuda);
+    if (packer != NULL) {
+        *ret_packer = packer;
+        return 0;
+    }
+    packer = calloc(1, sizeof(*packer));
     if (packer == NULL) {
         return err_raise(-ENOMEM);
     }
     packer->cuda = cuda;
     r = fail(packer, set_up(packer), "preparing to pack weights", why);
     if (r != 0) {
-        packer_free(packer);
+        destroy(packer);
         return r;
     }
     *ret_packer = packer;
     return 0;
-}
-
-static void drop_codes(struct packer *packer)
-{
-    if (packer->codes != NULL) {
-        (void)cudaFreeAsync(packer->codes, packer->stream);
-        packer->codes = NULL;
-    }
 }
 
 static int begin(struct packer *packer, uint64_t size_bytes, const void **ret_base,

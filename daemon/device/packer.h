@@ -15,7 +15,7 @@
 #include "ipc/base/reason.h"
 #include "ipc/shm.h"
 
-#define PACKER_CHUNK_BYTES (UINT64_C(8) << 20)
+#define PACKER_CHUNK_BYTES (UINT64_C(4) << 20)
 #define PACKER_CODES_MAX   8u /* tensors a weight */
 
 struct device;
@@ -24,8 +24,9 @@ struct packer;
 struct packer_ops {
     bool (*can_pack)(const struct gk_layout *layout);
 
-    /* packer_new() - page-locked memory and a stream. 0, -ENOMEM or a status. free() waits for what
-     * is in flight; NULL in, NULL out. */
+    /* packer_new() - page-locked memory and a stream. 0, -ENOMEM or a status. packer_free() waits
+     * for what is in flight, and may keep the packer for the next who wants one; NULL in, NULL out.
+     */
     int (*packer_new)(struct device *device, struct packer **ret_packer, struct reason *why);
     struct packer *(*packer_free)(struct packer *packer);
 

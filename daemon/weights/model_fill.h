@@ -8,7 +8,7 @@
 
 /* model_fill() - weight i is item i of the plan; see weight_fill(). On a device that packs by
  * itself threads of this function's own share the work, since one alone reads the page cache slower
- * than the bus takes it; each holds the scales of one layer and 16 MiB of the file. Elsewhere one
+ * than the bus takes it; each holds the scales of one layer and 8 MiB of the file. Elsewhere one
  * layer at a time is read, so that the largest one sets the peak of memory. Warnings are in the
  * order of the plan, and the first item that fails in that order says why. Return as weight_fill().
  */

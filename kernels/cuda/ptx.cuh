@@ -56,20 +56,6 @@ __device__ __forceinline__ void st_shared_v4(uint32_t shared, const float4 &v)
                  : "memory");
 }
 
-__device__ __forceinline__ void st_shared_v2(uint32_t shared, const float2 &v)
-{
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared), "f"(v.x), "f"(v.y) : "memory");
-}
-
-/* Keep the compiler from using these registers before what comes before this. */
-template <int n> __device__ __forceinline__ void hold_registers(float (&registers)[n])
-{
-#pragma unroll
-    for (int i = 0; i < n; i++) {
-        asm volatile("" : "+f"(registers[i])::"memory");
-    }
-}
-
 /* The lane, read anew: what is computed from it is not kept in registers across a loop. */
 __device__ __forceinline__ uint32_t lane_id()
 {
@@ -214,21 +200,6 @@ __device__ __forceinline__ void cp_async_bulk(uint32_t shared, const void *globa
              "[%3];" ::"r"(shared),
              "l"(global), "r"(n_bytes), "r"(barrier)
              : "memory");
-}
-
-/* Four 8 x 8 matrices of 16 bits: row i of matrix j goes to the address of lane 8j + i, and has
- * come from word j of lanes 4i..4i + 3. */
-__device__ __forceinline__ void stmatrix_x4(uint32_t shared, const uint4 &v)
-{
-    PTX_SM90("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
-             "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-             : "memory");
-}
-
-/* Make this thread's writes to shared memory visible to wgmma, once a barrier has come. */
-__device__ __forceinline__ void fence_proxy_async()
-{
-    PTX_SM90("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* Before the first of a run of wgmma that reads registers written by other instructions. */

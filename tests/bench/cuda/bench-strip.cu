@@ -265,7 +265,7 @@ static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
     strip_wide_args wide = {};
     wide.base = make_args(w, i_copy, is_bf16, f32);
     wide.m = m;
-    wide.parts = reinterpret_cast<float *>(r.workspace);
+    wide.x_tiles = r.workspace;
     for (uint32_t i = 0; i < m; i++) {
         wide.rows.x[i] = r.x + (uint64_t)i * w.shape.k;
         wide.rows.y[i] = (uint8_t *)r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
