@@ -155,7 +155,7 @@ static void test_every_family(void **state)
                   n_packed[1], n_packed[2], n_packed[3]);
     assert_true(n_packed[0] >= 4 * 15 * ARRAY_LENGTH(times));
     assert_true(n_packed[1] >= 2 * 13 * ARRAY_LENGTH(times));
-    assert_true(n_packed[2] >= 100 && n_packed[3] >= 50);
+    assert_true(n_packed[2] >= 90 && n_packed[3] >= 45);
 }
 
 /* A NaN among fp8 codes is refused by row and element, as on the host. */
