@@ -219,4 +219,5 @@ struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket
 int submit_queue_for(struct gemmd_client *client, uint32_t device_index,
                      struct queue **ret_queue) GD_MUST_CHECK;
 int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm) GD_MUST_CHECK;
-struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t request_id);
+struct request_desc submit_describe(const struct gemmd_client *client,
+                                    const struct gemmd_gemm *gemm, uint64_t request_id);

@@ -86,7 +86,22 @@ static uint64_t scale_stride(const struct gemmd_gemm *gemm)
                                                     : 1;
 }
 
-struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t request_id)
+/* What the options say of every request. */
+static uint32_t flags_of(const struct gemmd_options *options)
+{
+    static const uint32_t priorities[] = {[GEMMD_PRIORITY_NORMAL] = REQUEST_FLAG_NONE,
+                                          [GEMMD_PRIORITY_HIGH] = REQUEST_FLAG_HIGH,
+                                          [GEMMD_PRIORITY_LOW] = REQUEST_FLAG_LOW};
+    uint32_t flags = priorities[options->priority];
+    if (options->hold_usec == 0) {
+        return flags | REQUEST_FLAG_NO_HOLD;
+    }
+    bool is_bounded = options->hold_usec <= REQUEST_HOLD_USEC_MAX;
+    return is_bounded ? flags | options->hold_usec << REQUEST_HOLD_SHIFT : flags;
+}
+
+struct request_desc submit_describe(const struct gemmd_client *client,
+                                    const struct gemmd_gemm *gemm, uint64_t request_id)
 {
     return (struct request_desc){
         .request_id = request_id,
@@ -104,6 +119,7 @@ struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t requ
         .op = REQUEST_OP_GEMM,
         .x_dtype = (uint8_t)gemm->x_dtype,
         .y_dtype = (uint8_t)gemm->y_dtype,
+        .flags = flags_of(&client->options),
         .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id : 0,
         .x_scale_offset_bytes = offset_of(gemm->x_scale, gemm->x_scale_offset_bytes),
         .x_scale_stride_elems = scale_stride(gemm),
@@ -219,8 +235,8 @@ static void push_chunk(struct queue *queue, const struct request_desc *descs, ui
     }
 }
 
-static int submit_to_lane(struct queue *queue, const struct gemmd_gemm *gemms, size_t n,
-                          gemmd_ticket_t *ret_tickets)
+static int submit_to_lane(const struct gemmd_client *client, struct queue *queue,
+                          const struct gemmd_gemm *gemms, size_t n, gemmd_ticket_t *ret_tickets)
 {
     uint32_t n_free;
     enum ring_result room = ring_room(&queue->lane.submit, &n_free);
@@ -233,7 +249,7 @@ static int submit_to_lane(struct queue *queue, const struct gemmd_gemm *gemms, s
         uint32_t n_chunk = (uint32_t)num_min(n - i, SUBMIT_CHUNK);
         for (uint32_t j = 0; j < n_chunk; j++) {
             ret_tickets[i + j] = queue_take(queue)->id;
-            descs[j] = submit_describe(&gemms[i + j], ret_tickets[i + j]);
+            descs[j] = submit_describe(client, &gemms[i + j], ret_tickets[i + j]);
         }
         push_chunk(queue, descs, n_chunk);
     }
@@ -245,7 +261,7 @@ static int post(struct gemmd_client *client, const struct gemmd_gemm *gemm, gemm
     struct msg_request request = {
         .request_id = ticket,
         .verb = MSG_VERB_SUBMIT,
-        .submit = submit_describe(gemm, ticket),
+        .submit = submit_describe(client, gemm, ticket),
     };
     return exchange_send(client, &request);
 }
@@ -297,7 +313,7 @@ int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t 
     }
     pthread_mutex_lock(&queue->lock);
     r = queue == &client->zeromq ? submit_by_message(client, gemms, n, ret_tickets)
-                                 : submit_to_lane(queue, gemms, n, ret_tickets);
+                                 : submit_to_lane(client, queue, gemms, n, ret_tickets);
     pthread_mutex_unlock(&queue->lock);
     return r;
 }
