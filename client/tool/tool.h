@@ -40,6 +40,8 @@ int command_gemm(struct tool *tool, int argc, char **argv);
 int command_explain(struct tool *tool, int argc, char **argv);
 int command_verify(struct tool *tool, int argc, char **argv);
 int command_drain(struct tool *tool, int argc, char **argv);
+int command_ready(struct tool *tool, int argc, char **argv);
+int command_top(struct tool *tool, int argc, char **argv);
 int command_bench(struct tool *tool, int argc, char **argv);
 int command_doctor(struct tool *tool, int argc, char **argv);
 

@@ -217,6 +217,10 @@ int device_cuda_open(const char *spec, uint32_t index, struct device **ret_devic
     int ordinal = 0;
     int n_total = device_total();
     if (n_total == 0) {
+        int r = device_cuda_hidden(why);
+        if (r != 0) {
+            return r;
+        }
         return reason_set(why, STATUS_NOT_FOUND,
                           "there is no device '%s': no CUDA driver, or no GPU that it shows; "
                           "gemmctl doctor says which",

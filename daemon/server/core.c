@@ -126,6 +126,10 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
 static int add_auto(struct core *core, struct reason *why)
 {
     char name[64];
+    int hidden = device_auto_check(why);
+    if (hidden != 0) {
+        return hidden;
+    }
     for (uint32_t i = 0; device_auto_name(i, name, sizeof(name)); i++) {
         int r = add_device(core, name, why);
         if (r != 0) {
