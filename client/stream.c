@@ -187,6 +187,7 @@ static int submit(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, ui
                   struct gemmd_signal *ret_signal)
 {
     int r = check(stream, gemm);
+    r = r != 0 ? r : weights_settle(stream->client, gemm, 1);
     if (r != 0) {
         return r;
     }
