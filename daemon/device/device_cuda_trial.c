@@ -75,6 +75,9 @@ static int trial_init(struct cuda_trial *trial, uint64_t memory_bytes, struct re
     error = error != cudaSuccess ? error : cudaEventCreate(&trial->start);
     error = error != cudaSuccess ? error : cudaEventCreate(&trial->end);
     error = error != cudaSuccess ? error : cudaMalloc((void **)&trial->memory, memory_bytes);
+    error = error != cudaSuccess /* what nobody wrote is not to be read, even to no purpose */
+                ? error
+                : cudaMemsetAsync(trial->memory, 0, memory_bytes, trial->stream);
     return error == cudaSuccess ? 0
                                 : cuda_fail(trial->cuda, error, "making room for a timing", why);
 }
