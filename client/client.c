@@ -54,6 +54,10 @@ static int take_options(struct gemmd_client *client, const struct gemmd_options 
                              "gemmd_options.reconnect_msec %u is not in 0..%d",
                              client->options.reconnect_msec, INT_MAX);
     }
+    if ((unsigned)client->options.priority > GEMMD_PRIORITY_LOW) {
+        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_options.priority %d is none",
+                             (int)client->options.priority);
+    }
     const char *name = client->options.name ? client->options.name : program_invocation_short_name;
     (void)snprintf(client->name, sizeof(client->name), "%s", name);
     client->options.name = client->name;
