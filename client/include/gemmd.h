@@ -371,7 +371,8 @@ struct CUstream_st; /* cudaStream_t and CUstream are pointers to it */
 enum gemmd_order {
     GEMMD_ORDER_AUTO = 0,   /* KERNEL where it can be, else MEMORY */
     GEMMD_ORDER_KERNEL = 1, /* kernels that wait, under MPS only: this process and the daemon share
-                               the GPU at the same time */
+                               the GPU at the same time. For up to 15 processes: an H200 runs work
+                               of 16 at once, and with more a step took ten times as long */
     GEMMD_ORDER_MEMORY = 2  /* stream memory operations */
 };
 
