@@ -168,7 +168,7 @@ static int push(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, uint
     struct ticket *ticket = queue_take(queue);
     uint32_t entry = (uint32_t)(ticket - queue->tickets);
     struct request_desc desc = submit_describe(stream->client, gemm, ticket->id);
-    desc.flags = REQUEST_FLAG_ORDERED;
+    desc.flags |= REQUEST_FLAG_ORDERED;
     desc.order_entry = entry;
     desc.order_value = ticket->order_value + 1;
     desc.order_stream = stream->index;

@@ -86,6 +86,20 @@ static uint64_t scale_stride(const struct gemmd_gemm *gemm)
                                                     : 1;
 }
 
+/* What the options say of every request. */
+static uint32_t flags_of(const struct gemmd_options *options)
+{
+    static const uint32_t priorities[] = {[GEMMD_PRIORITY_NORMAL] = REQUEST_FLAG_NONE,
+                                          [GEMMD_PRIORITY_HIGH] = REQUEST_FLAG_HIGH,
+                                          [GEMMD_PRIORITY_LOW] = REQUEST_FLAG_LOW};
+    uint32_t flags = priorities[options->priority];
+    if (options->hold_usec == 0) {
+        return flags | REQUEST_FLAG_NO_HOLD;
+    }
+    bool is_bounded = options->hold_usec <= REQUEST_HOLD_USEC_MAX;
+    return is_bounded ? flags | options->hold_usec << REQUEST_HOLD_SHIFT : flags;
+}
+
 struct request_desc submit_describe(struct gemmd_client *client, const struct gemmd_gemm *gemm,
                                     uint64_t request_id)
 {
@@ -105,6 +119,7 @@ struct request_desc submit_describe(struct gemmd_client *client, const struct ge
         .op = REQUEST_OP_GEMM,
         .x_dtype = (uint8_t)gemm->x_dtype,
         .y_dtype = (uint8_t)gemm->y_dtype,
+        .flags = flags_of(&client->options),
         .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id : 0,
         .x_scale_offset_bytes = offset_of(gemm->x_scale, gemm->x_scale_offset_bytes),
         .x_scale_stride_elems = scale_stride(gemm),
@@ -316,7 +331,10 @@ static int submit_by_message(struct gemmd_client *client, const struct gemmd_gem
 
 void submit_await(struct gemmd_client *client)
 {
-    pthread_mutex_lock(&client->life_lock); /* whoever revives holds it */
+    pthread_mutex_lock(&client->life_lock);
+    while (atomic_load(&client->is_reviving)) {
+        pthread_cond_wait(&client->life_changed, &client->life_lock);
+    }
     pthread_mutex_unlock(&client->life_lock);
 }
 

@@ -19,6 +19,7 @@
 
 #include "daemon/server/supervisor.h"
 #include "daemon/weights/store.h"
+#include "tests/gpu/chain.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/step.h"
 #include "tests/harness/fake_supervisor.h"
@@ -127,9 +128,9 @@ static bool has_mps(void)
 }
 
 /* Until the keeper has seen the end of that daemon and another one serves. */
-static void end_daemon(uint32_t i_kill, double *worst_seconds)
+static void end_daemon(uint32_t i_kill, bool can_fault, double *worst_seconds)
 {
-    bool is_fault = has_mps() && i_kill % FAULT_EVERY == FAULT_EVERY - 1;
+    bool is_fault = can_fault && i_kill % FAULT_EVERY == FAULT_EVERY - 1;
     pid_t pid = fixture_daemon_pid(&fixture);
     uint32_t n_ends = fixture_logged(&fixture, "serves on");
     double start = fixture_now();
@@ -145,38 +146,161 @@ static void end_daemon(uint32_t i_kill, double *worst_seconds)
     *worst_seconds = seconds > *worst_seconds ? seconds : *worst_seconds;
 }
 
-static void test_deaths_under_load(void **state)
+static void start_clients(bool (*way)(uint32_t), pid_t *pids)
 {
-    (void)state;
-    pid_t pids[N_CLIENTS];
-    double worst_seconds = 0;
-    uint32_t n_kills = number_of("GEMMD_KILLS", N_KILLS);
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(shared != MAP_FAILED);
-    options.is_kept = true;
-    fixture_start(&fixture, &options);
     for (uint32_t i = 0; i < N_CLIENTS; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
-            _exit(live(i) ? 0 : 1);
+            _exit(way(i) ? 0 : 1);
         }
     }
     await_products();
-    uint32_t n_fds = fixture_fds(&fixture);
-    for (uint32_t i = 0; i < n_kills; i++) {
-        end_daemon(i, &worst_seconds);
-        await_products();
-    }
-    assert_int_equal(fixture_fds(&fixture), n_fds);
-    assert_int_equal(fixture_logged(&fixture, "load: model 'tiny'"), 1);
+}
+
+static void end_clients(const pid_t *pids)
+{
     atomic_store(&shared->is_over, true);
     for (uint32_t i = 0; i < N_CLIENTS; i++) {
         int child;
         assert_int_equal(waitpid(pids[i], &child, 0), pids[i]);
         assert_int_equal(child, 0);
     }
+    (void)munmap(shared, sizeof(*shared));
+}
+
+static void outlive(bool (*way)(uint32_t), uint32_t n_kills, bool can_fault)
+{
+    pid_t pids[N_CLIENTS];
+    double worst_seconds = 0;
+    options.is_kept = true;
+    fixture_start(&fixture, &options);
+    start_clients(way, pids);
+    uint32_t n_fds = fixture_fds(&fixture);
+    for (uint32_t i = 0; i < n_kills; i++) {
+        end_daemon(i, can_fault, &worst_seconds);
+        await_products();
+    }
+    assert_int_equal(fixture_fds(&fixture), n_fds);
+    assert_int_equal(fixture_logged(&fixture, "load: model 'tiny'"), 1);
+    end_clients(pids);
     (void)fprintf(stderr, "note: %u deaths, %u of them faults; served again within %.2f s\n",
                   n_kills, fixture_logged(&fixture, "a device is lost"), worst_seconds);
+    assert_int_equal(fixture_stop(&fixture), 0);
+}
+
+static void test_deaths_under_load(void **state)
+{
+    (void)state;
+    outlive(live, number_of("GEMMD_KILLS", N_KILLS), has_mps());
+}
+
+/* What is in a buffer stays in it, whatever kind it is: the next daemon reads and writes the same
+ * memory. One client for each kind. */
+static bool live_with_kind(uint32_t i_client)
+{
+    enum gpu_kind kind = (enum gpu_kind)i_client;
+    struct product product;
+    struct gpu_buffer x;
+    struct gpu_buffer y;
+    const struct product_shape shape = {
+        .m = 7, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = 70};
+    struct gemmd_options patient = GEMMD_OPTIONS_INIT;
+    patient.socket_dir = fixture.socket_dir;
+    gemmd_client_t *client;
+    if (gemmd_open(&patient, &client) != GEMMD_OK ||
+        !product_init(&product, client, "tiny", &model.weights[TEST_INT4], &shape)) {
+        return false;
+    }
+    uint64_t x_bytes = gemmd_buffer_bytes(product.x);
+    uint64_t y_bytes = gemmd_buffer_bytes(product.y);
+    struct gemmd_gemm gemm = product.gemm;
+    bool is_right = gpu_buffer_init(&x, client, kind, x_bytes) &&
+                    gpu_buffer_init(&y, client, kind, y_bytes) &&
+                    gpu_copy(gemmd_buffer_data(x.buffer), gemmd_buffer_data(product.x), x_bytes);
+    gemm.x = x.buffer;
+    gemm.y = y.buffer;
+    while (is_right && !atomic_load(&shared->is_over)) {
+        product_clear(&product);
+        is_right = gpu_copy(gemmd_buffer_data(y.buffer), gemmd_buffer_data(product.y), y_bytes) &&
+                   gemmd_gemm(client, &gemm) == GEMMD_OK &&
+                   gpu_copy(gemmd_buffer_data(product.y), gemmd_buffer_data(y.buffer), y_bytes) &&
+                   product_is_right(&product);
+        atomic_fetch_add(&shared->n_products[i_client], is_right);
+    }
+    if (!is_right) {
+        (void)fprintf(stderr, "kind %u: %s\n", i_client, gemmd_last_error());
+    }
+    gpu_buffer_finish(&x);
+    gpu_buffer_finish(&y);
+    product_finish(&product);
+    gemmd_close(client);
+    return is_right;
+}
+
+static void test_buffers_of_every_kind(void **state)
+{
+    (void)state;
+    static_assert(N_CLIENTS == GPU_KINDS, "a client for each kind");
+    outlive(live_with_kind, N_KILLS, false);
+}
+
+/* ---- streams -----------------------------------------------------------------------------------
+ */
+
+static void end_and_await(void)
+{
+    uint32_t n_served = fixture_logged(&fixture, "serves on");
+    (void)kill(fixture_daemon_pid(&fixture), SIGKILL);
+    fixture_wait_logged(&fixture, "serves on", n_served + 1);
+}
+
+static bool init_chain(struct chain *chain, gemmd_client_t *client)
+{
+    enum chain_way way = chain_has_way(client, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
+    return chain_init(chain, client, "tiny/layer.int4", way) && chain_seed(chain, 1) &&
+           chain_steps(chain, 20);
+}
+
+/* Products in stream order are not done anew; the stream goes on without them, and says so. */
+static bool live_with_streams(uint32_t i_child)
+{
+    (void)i_child;
+    struct chain chain;
+    struct chain next;
+    gemmd_stream_t *other = NULL;
+    struct gemmd_options patient = GEMMD_OPTIONS_INIT;
+    patient.socket_dir = fixture.socket_dir;
+    gemmd_client_t *client;
+    if (gemmd_open(&patient, &client) != GEMMD_OK || !init_chain(&chain, client) ||
+        !chain_sync(&chain)) {
+        return false;
+    }
+    end_and_await();
+    bool is_right = gemmd_gemm_on_stream(chain.stream, &chain.gemm) == GEMMD_DISCONNECTED &&
+                    cudaStreamSynchronize(chain.cuda_stream) == cudaSuccess &&
+                    gemmd_gemm(client, &chain.gemm) == GEMMD_OK &&
+                    gemmd_gemm_on_stream(chain.stream, &chain.gemm) == GEMMD_DISCONNECTED &&
+                    gemmd_stream_open(client, 0, chain.cuda_stream, GEMMD_ORDER_AUTO, &other) ==
+                        GEMMD_DISCONNECTED;
+    chain_finish(&chain);
+    is_right = is_right && init_chain(&next, client) && chain_sync(&next);
+    if (is_right) {
+        chain_finish(&next);
+    } else {
+        (void)fprintf(stderr, "streams: %s\n", gemmd_last_error());
+    }
+    gemmd_close(client);
+    return is_right;
+}
+
+static void test_streams(void **state)
+{
+    (void)state;
+    options.is_kept = true;
+    fixture_start(&fixture, &options);
+    assert_true(gpu_children(1, live_with_streams));
     assert_int_equal(fixture_stop(&fixture), 0);
 }
 
@@ -290,6 +414,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_much_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deaths_under_load, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_buffers_of_every_kind, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_streams, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,11 @@
 #define N_ASYNC        32u
 #define LIFE_USEC_MAX  400000u /* of a daemon, from when it serves */
 #define SETTLE_SECONDS 30.0
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MIB 8u
+#else
+#define MIB 128u
+#endif
 
 struct shared {
     atomic_bool is_over;
@@ -85,6 +90,7 @@ static bool run_one_by_one(struct life *life, uint32_t i_client, gemmd_client_t 
         }
         count(i_client, start);
     }
+    product_finish(&again);
     return true;
 }
 
@@ -325,7 +331,57 @@ static void test_lost_device(void **state)
         assert_true(product_is_right(&product));
     }
     assert_true(fixture_logged(&life->fixture, "ended with code 5") > 1);
+    product_finish(&product);
     gemmd_close(client);
+}
+
+/* ---- time --------------------------------------------------------------------------------------
+ */
+
+/* A weight of so many MiB, all zeros: a hole on disk. */
+static void write_large(struct life *life, uint32_t n_mib)
+{
+    char json[256];
+    uint64_t n_bytes = (uint64_t)n_mib << 20;
+    (void)snprintf(json, sizeof(json),
+                   "{\"p.weight\":{\"dtype\":\"F32\",\"shape\":[%u,8192],"
+                   "\"data_offsets\":[0,%ju]}}",
+                   n_mib * 32, (uintmax_t)n_bytes);
+    write_safetensors(temp_path(&life->fixture.folder, "large.safetensors"), json, n_bytes);
+    (void)snprintf(life->argument, sizeof(life->argument), "large=%s",
+                   temp_path(&life->fixture.folder, "large.safetensors"));
+}
+
+static double ready_seconds(const struct life *life)
+{
+    json_t *document = status_document_read(&life->fixture);
+    double seconds =
+        json_number_value(json_object_get(json_object_get(document, "start"), "ready_seconds"));
+    json_decref(document);
+    return seconds;
+}
+
+/* GEMMD_TEST_MIB=1024 for the figure that is promised: 1 s. The limit here is for a busy machine.
+ */
+static void test_time_to_ready(void **state)
+{
+    struct life *life = *state;
+    const char *text = getenv("GEMMD_TEST_MIB");
+    uint32_t n_mib = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : MIB;
+    write_large(life, n_mib);
+    life->options.is_kept = true;
+    fixture_start(&life->fixture, &life->options);
+    double loaded = ready_seconds(life);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(kill(fixture_daemon_pid(&life->fixture), SIGKILL), 0);
+        fixture_wait_logged(&life->fixture, "serves on", i + 2);
+        double adopted = ready_seconds(life);
+        print_message("%u MiB: ready %.2f s after a load, %.3f s after SIGKILL\n", n_mib, loaded,
+                      adopted);
+        assert_true(adopted < 5);
+    }
+    assert_int_equal(fixture_logged(&life->fixture, "adopted in"), 3);
+    assert_int_equal(fixture_stop(&life->fixture), 0);
 }
 
 /* ---- limits ------------------------------------------------------------------------------------
@@ -382,6 +438,7 @@ static void test_wait_limit(void **state)
     fixture_start(&life->fixture, &life->options);
     assert_int_equal(gemmd_wait(client, ticket, GEMMD_WAIT_FOREVER, NULL), GEMMD_OK);
     assert_true(product_is_right(&product));
+    product_finish(&product);
     gemmd_close(client);
 }
 
@@ -401,6 +458,7 @@ static void test_no_repeat(void **state)
     assert_int_equal(gemmd_wait(client, ticket, GEMMD_WAIT_FOREVER, NULL), GEMMD_DISCONNECTED);
     product_clear(&product);
     assert_true(product_run(&product, client) && product_is_right(&product));
+    product_finish(&product);
     gemmd_close(client);
 }
 
@@ -422,10 +480,14 @@ static void test_what_cannot_be_repeated(void **state)
         assert_int_equal(gemmd_submit(client, &products[i].gemm, 1, &tickets[i]), GEMMD_OK);
     }
     gemmd_buffer_free(products[0].x);
+    products[0].x = NULL;
     assert_int_equal(gemmd_cancel(client, tickets[1]), GEMMD_OK);
     fixture_start(&life->fixture, &life->options);
     assert_int_equal(gemmd_wait(client, tickets[0], GEMMD_WAIT_FOREVER, NULL), GEMMD_DISCONNECTED);
     assert_int_equal(gemmd_wait(client, tickets[1], GEMMD_WAIT_FOREVER, NULL), GEMMD_CANCELLED);
+    for (uint32_t i = 0; i < 2; i++) {
+        product_finish(&products[i]);
+    }
     gemmd_close(client);
 }
 
@@ -433,10 +495,9 @@ int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_time_limit),         CASE(test_wait_limit),
-        CASE(test_no_repeat),          CASE(test_what_cannot_be_repeated),
-        CASE(test_lost_device),        CASE(test_upgrades_under_load),
-        CASE(test_sigkill_under_load),
+        CASE(test_time_limit),          CASE(test_time_to_ready),           CASE(test_wait_limit),
+        CASE(test_no_repeat),           CASE(test_what_cannot_be_repeated), CASE(test_lost_device),
+        CASE(test_upgrades_under_load), CASE(test_sigkill_under_load),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);
