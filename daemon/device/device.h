@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/device/fault.h"
+#include "daemon/device/packer.h"
 #include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
@@ -92,6 +93,8 @@ struct device_ops {
     int (*view_end)(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why);
 
+    /* Packing on the device; NULL: it has none. */
+    const struct packer_ops *packing;
     /* NULL: by the CPU, from region.base. See device_digest(). Any thread. */
     int (*digest)(struct device *device, const struct region *const *regions, uint32_t n,
                   struct gk_digest *ret_digests, struct reason *why);

@@ -221,8 +221,10 @@ int core_adopt(struct core *core, struct reason *why)
     if (core->keep.n_found == 0) {
         return 0;
     }
-    int r =
-        adopt_kept(&core->keep, core->store, core->devices, core->n_devices, &core->adoption, why);
+    const struct config_list *chosen = &core->config->devices;
+    bool has_chosen = chosen->n > 0 && strcmp(chosen->items[0], "auto") != 0;
+    int r = adopt_kept(&core->keep, core->store, core->devices, core->n_devices, has_chosen,
+                       &core->adoption, why);
     if (r == 0) {
         loader_tune(core->loader);
     }

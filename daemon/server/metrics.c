@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/build_id.h"
 #include "daemon/server/message_guard.h"
 #include "daemon/server/metrics_internal.h"
 #include "daemon/server/openmetrics.h"
@@ -19,6 +20,7 @@ static void write_build(struct openmetrics *om, const struct core *core)
 {
     struct openmetrics_labels labels = OPENMETRICS_LABELS_NONE;
     openmetrics_label(&labels, "version", GEMMD_VERSION);
+    openmetrics_label(&labels, "build_id", build_id());
     openmetrics_family(om, OPENMETRICS_INFO, "gemmd_build", "The program that runs.");
     openmetrics_count(om, &labels, 1);
     openmetrics_family(om, OPENMETRICS_GAUGE, "gemmd_state",

@@ -92,7 +92,7 @@ struct bench {
     const struct msg_bench *request;
     struct progress *progress;
     struct warnings *warnings;
-    struct gk_problem problem; /* but for m */
+    struct gk_problem problem; /* at one row */
     struct bench_weight weight;
     uint32_t m[MSG_BENCH_M_MAX]; /* ascending, none twice */
     uint32_t n_m;
@@ -339,6 +339,7 @@ int bench_run(struct device *device, const struct msg_bench *request, struct pro
     r = bench_weight_init(&bench.weight, device, &bench.problem.desc, bench.problem.layout,
                           progress, why);
     bench.result->n_copies = bench.weight.n_copies;
+    r = r != 0 ? r : device_plan(device, &bench.problem, bench.weight.packed[0], why);
     r = r != 0 ? r : measure_all(&bench, why);
     bench_weight_finish(&bench.weight);
     if (r != 0) {

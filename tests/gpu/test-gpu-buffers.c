@@ -18,6 +18,7 @@
 #include "ipc/base/num.h"
 #include "tests/gpu/gpu.h"
 #include "tests/harness/model.h"
+#include "tests/harness/tiny.h"
 
 #define N_CROWD        6u
 #define N_CROWD_RUNS   100u
@@ -32,22 +33,13 @@ static struct test_model model;
 static int set_up(void **state)
 {
     (void)state;
-    char argument[512];
-    fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 1);
-    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument, .config = "devices = cuda:0\n"};
-    fixture_start(&fixture, &options);
-    return 0;
+    return tiny_start(&fixture, &model, 1, "devices = cuda:0\n");
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 static bool init(struct product *product, gemmd_client_t *client, uint32_t i_weight, uint32_t m,

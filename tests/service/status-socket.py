@@ -2,6 +2,7 @@
 """The status socket: what it serves, when it says ready, and that nobody can hold the daemon up through it."""
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -35,6 +36,12 @@ def check_documents(folder):
     assert status == 200 and headers["Content-Type"] == "application/json"
     asked = json.loads(gemmctl(folder, "status", "--json").stdout)
     assert document.keys() == asked.keys() and document["pid"] == asked["pid"]
+    gemmd = running.BUILD / "daemon" / "gemmd"
+    notes = subprocess.run(["readelf", "-n", gemmd], capture_output=True, text=True).stdout
+    build_id = re.search(r"Build ID: (\w+)", notes).group(1)
+    said = subprocess.run([gemmd, "--version"], capture_output=True, text=True).stdout
+    assert said == f"gemmd {document['version']}, build {build_id}\n", said
+    assert exposition.value(exposition.scrape(folder), "gemmd_build", version=document["version"], build_id=build_id) == 1
     worker = document["devices"][0]["worker"]
     assert len(worker["queue_times"]) == len(document["time_bounds_seconds"]) + 1
     assert exposition.get(folder, "/healthz")[:2] == (200, "ok\n")
