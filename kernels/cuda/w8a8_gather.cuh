@@ -128,11 +128,10 @@ __device__ __forceinline__ void gather_x(const w8a8_gemm_args &gemm, const w8a8_
     feed_cursor cursor = {blockIdx.x, 0, {0, 0}};
     griddepcontrol_wait();
     make_scales(args, at);
-    for (uint32_t i = 0; cursor.i_row_block < n_row_blocks_of(gemm); i++) {
-        if (i % n_gather_warps == at.warp) {
+    for (; cursor.i_row_block < n_row_blocks_of(gemm); feed_on(gemm, cursor)) {
+        if (cursor.place.i % n_gather_warps == at.warp) {
             gather_stage(gemm, args, map, at, cursor);
         }
-        feed_on(gemm, cursor);
     }
 }
 
