@@ -161,7 +161,7 @@ static int open_locked(struct gemmd_client *client, struct queue *queue, uint32_
 {
     struct turns turns = {.region = REGION_NULL};
     if (queue->turns.is_open && !queue->turns.is_over) {
-        return 0;
+        return start_watcher(client); /* which may have failed the first time */
     }
     int r = let_go_of_words(queue);
     r = r != 0 ? r : ask_for_words(client, queue, device_index, &turns);
@@ -171,6 +171,9 @@ static int open_locked(struct gemmd_client *client, struct queue *queue, uint32_
     turns.is_open = true;
     pthread_mutex_lock(&queue->lock);
     queue->turns = turns;
+    for (uint32_t i = 0; i < queue->n_tickets; i++) {
+        queue->tickets[i].order_value = 0; /* as the new words have it */
+    }
     pthread_mutex_unlock(&queue->lock);
     return start_watcher(client);
 }

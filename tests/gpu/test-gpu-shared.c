@@ -441,7 +441,7 @@ static bool child_of_orders(uint32_t i_child)
 {
     (void)i_child;
     struct slices slices;
-    gemmd_stream_t *stream;
+    gemmd_stream_t *stream = NULL;
     cudaStream_t cuda_stream;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
     bool is_right =

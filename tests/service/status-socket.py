@@ -30,12 +30,32 @@ def raw(folder):
     return connection
 
 
+def keys_of(value):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from keys_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys_of(inner)
+
+
+def check_schema(document):
+    """Each key of the document is in the protocol page's table of it."""
+    page = (running.REPOSITORY / "proto" / "PROTOCOL.md").read_text()
+    section = page.split("\n## Status document\n")[1].split("\n## ")[0]
+    documented = {word for span in re.findall(r"`([^`]*)`", section) for word in re.split(r"[ ,.\[\]]+", span)}
+    missing = set(keys_of(document)) - documented
+    assert not missing, f"proto/PROTOCOL.md does not describe {sorted(missing)} of the status document"
+
+
 def check_documents(folder):
     status, text, headers = exposition.get(folder, "/status")
     document = json.loads(text)
     assert status == 200 and headers["Content-Type"] == "application/json"
     asked = json.loads(gemmctl(folder, "status", "--json").stdout)
     assert document.keys() == asked.keys() and document["pid"] == asked["pid"]
+    check_schema(asked)
     gemmd = running.BUILD / "daemon" / "gemmd"
     notes = subprocess.run(["readelf", "-n", gemmd], capture_output=True, text=True).stdout
     build_id = re.search(r"Build ID: (\w+)", notes).group(1)
