@@ -17,12 +17,11 @@ skip() {
 
 [ "$(id -u)" = 0 ] || skip "needs root"
 [ -x $systemd ] || skip "no systemd here"
-unshare --pid --mount --cgroup --fork true 2>/dev/null || skip "no namespaces here"
 
 # ---- inside ---------------------------------------------------------------------------------------
 
 # Folders of the machine are covered, never changed: the program and its model in /opt, users in a copy of /etc.
-prepare() {
+cover() {
     mount --make-rprivate /
     mount -t tmpfs tmpfs /run
     mount -t tmpfs tmpfs /opt
@@ -31,6 +30,10 @@ prepare() {
     mkdir /run/etc /run/etc/upper /run/etc/work
     mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work /etc
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
+}
+
+prepare() {
+    cover
     cmake --install "$build" --prefix /opt/gemmd >/dev/null
     cp -r "$source/tests/data/minilm-gptq-4bit" /opt/model
     printf 'devices = host\nmodels = mini=/opt/model\n' >/opt/gemmd/etc/gemmd/gemmd.conf
@@ -43,7 +46,7 @@ prepare() {
 # Only these exist: no unit of the machine can start.
 units() {
     mkdir /run/units
-    for unit in gemmd.service gemmd.socket; do
+    for unit in gemmd.service gemmd@.service gemmd.socket; do
         sed 's,=/usr/local/,=/opt/gemmd/,; s, /usr/local/, /opt/gemmd/,g; s,WatchdogSec=.*,WatchdogSec=3,' \
             "/opt/gemmd/lib/systemd/system/$unit" >"/run/units/$unit"
     done
@@ -54,6 +57,10 @@ units() {
     cp /lib/systemd/system/systemd-journald{.service,.socket,-dev-log.socket} /run/units/
 }
 
+if [ "${1:-}" = probe ]; then
+    cover
+    exit
+fi
 if [ "${1:-}" = inside ]; then
     prepare
     export SYSTEMD_UNIT_PATH=/run/units container=gemmd-test
@@ -62,6 +69,7 @@ fi
 
 # ---- outside --------------------------------------------------------------------------------------
 
+unshare --pid --mount --cgroup --ipc --fork --mount-proc "$0" probe 2>/dev/null || skip "no namespaces and mounts here"
 unshare --pid --mount --cgroup --ipc --fork --kill-child --mount-proc "$0" inside >"$scratch/log" 2>&1 </dev/null &
 outer=$!
 
@@ -169,3 +177,10 @@ inside test -S /run/gemmd/session || fail "the socket went with the daemon"
 until_true 20 serves loaded || fail "a connection does not start it"
 [ "$(inside systemctl is-active gemmd.service)" = active ] || fail "not active"
 echo "stop, and started by a connection: loaded anew"
+
+# The unit for one device: its own folder, which is its own user's.
+inside systemctl start gemmd@host.service || fail "gemmd@host.service"
+inside setpriv --reuid=gemmd --regid=gemmd --clear-groups /opt/gemmd/bin/gemmctl --socket-dir /run/gemmd-host status >/dev/null ||
+    fail "gemmd@host.service does not answer"
+inside systemctl stop gemmd@host.service || fail "stop of gemmd@host.service"
+echo "one process for one device, beside the other"
