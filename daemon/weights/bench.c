@@ -231,7 +231,7 @@ static void add_row(struct bench *bench, uint32_t i_kernel, uint32_t m, double u
 static int measure(struct bench *bench, uint32_t i_kernel, uint32_t m, struct reason *why)
 {
     const struct gk_kernel *kernel = bench->kernels[i_kernel];
-    double usec;
+    double usec = 0;
     int r = progress_check(bench->progress, why);
     if (r != 0) {
         return r;

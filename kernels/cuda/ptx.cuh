@@ -67,6 +67,13 @@ __device__ __forceinline__ void bar_sync(int barrier, uint32_t n_threads)
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(n_threads) : "memory");
 }
 
+__device__ __forceinline__ void st_shared_v4(uint32_t shared, const uint4 &v)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
 /* The lane, read anew: what is computed from it is not kept in registers across a loop. */
 __device__ __forceinline__ uint32_t lane_id()
 {
@@ -221,6 +228,12 @@ __device__ __forceinline__ void cp_async_bulk_evict_first(uint32_t shared, const
              "[%0], [%1], %2, [%3], %4;" ::"r"(shared),
              "l"(global), "r"(n_bytes), "r"(barrier), "l"(0x12f0000000000000ull)
              : "memory");
+}
+
+/* What this thread wrote to shared memory, for the tensor cores and the copy engine to see. */
+__device__ __forceinline__ void fence_proxy_async()
+{
+    PTX_SM90("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* Before the first of a run of wgmma that reads registers written by other instructions. */

@@ -23,6 +23,11 @@ int w8a8_lay_out_load(void);
 int w8a8_gemm_enqueue(struct w8a8_gemm_args *args, bool may_overlap, void *stream);
 int w8a8_gemm_load(void);
 
+/* w8a8_gather_gemm_enqueue() - both in one launch, with the same bits: x_rows up to 8, has_sums not
+ * set. The workspace is not used. */
+int w8a8_gather_gemm_enqueue(struct w8a8_gemm_args *args, struct w8a8_lay_out_args *lay_out,
+                             bool may_overlap, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

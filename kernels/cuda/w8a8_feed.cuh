@@ -14,7 +14,6 @@ namespace {
 constexpr uint32_t n_stages_max = 24;
 constexpr uint32_t n_wgmma_rows = 64; /* of W, of a warpgroup */
 constexpr uint32_t n_warpgroups_max = 4;
-constexpr uint32_t n_feed_threads = 64; /* a warp that copies W, and one that copies x */
 constexpr uint32_t n_block_groups_max = n_warpgroups_max * n_wgmma_rows / SWIZZLE_ROWS;
 
 __host__ __device__ constexpr uint32_t align_up(uint32_t value, uint32_t to)
@@ -66,10 +65,10 @@ __device__ __forceinline__ uint32_t shared_base()
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-/* Threads that multiply: all but the feeding warps, which come last. */
-__device__ __forceinline__ uint32_t n_consumers()
+/* Threads that multiply, which come first: whole warpgroups, enough for the CTA's rows of W. */
+__host__ __device__ inline uint32_t n_consumers(const w8a8_gemm_args &args)
 {
-    return blockDim.x - n_feed_threads;
+    return align_up(args.n_block_groups * SWIZZLE_ROWS, n_wgmma_rows) / n_wgmma_rows * 128;
 }
 
 /* A place in the ring, and the parity of its phase. */

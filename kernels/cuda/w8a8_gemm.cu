@@ -25,19 +25,11 @@
  * are exact, and are all one chain. */
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/any_values.cuh"
 #include "kernels/cuda/w8a8.h"
-#include "kernels/cuda/w8a8_feed.cuh"
-#include "kernels/cuda/wgmma8.cuh"
+#include "kernels/cuda/w8a8_finish.cuh"
+#include "kernels/cuda/w8a8_gather.cuh"
 
 namespace {
-
-template <w8a8_kind kind> struct traits {
-    using element = wgmma_e4m3;
-};
-template <> struct traits<W8A8_INT8> {
-    using element = wgmma_s8;
-};
 
 /* What a thread has of the 64 x n sums of a warpgroup: rows g and g + 8 of the warp's 16, columns
  * 8 j + 2 t and one more. Element 4 j + 2 h + i is row g + 8 h, column 8 j + 2 t + i. */
@@ -115,6 +107,18 @@ struct row_scales {
     uint32_t lower;
 };
 
+/* Gives a stage back to both feeders. */
+__device__ __forceinline__ void release_stage(const w8a8_gemm_args &args, const shared_map &map,
+                                              consumer &at)
+{
+    __syncwarp();
+    if (at.lane == 0) {
+        mbarrier_arrive(shared_base() + map.empty + 8 * at.i_done);
+    }
+    at.i_done_block = 0;
+    at.i_done = at.i_done + 1 == args.n_stages ? 0 : at.i_done + 1;
+}
+
 /* Adds a chain that has ended to the total, and gives its stage back once all of it is done. */
 template <w8a8_kind kind, int n_rows>
 __device__ __forceinline__ void
@@ -140,12 +144,7 @@ end_block(const w8a8_gemm_args &args, const shared_map &map, consumer &at, row_s
         scales.lower += 4;
     }
     if (++at.i_done_block == args.x.stage_blocks) {
-        __syncwarp();
-        if (at.lane == 0) {
-            mbarrier_arrive(base + map.empty + 8 * at.i_done);
-        }
-        at.i_done_block = 0;
-        at.i_done = at.i_done + 1 == args.n_stages ? 0 : at.i_done + 1;
+        release_stage(args, map, at);
     }
 }
 
@@ -157,12 +156,7 @@ __device__ __forceinline__ void end_stage(const w8a8_gemm_args &args, const shar
     if (at.i_done_block == 0) {
         return;
     }
-    __syncwarp();
-    if (at.lane == 0) {
-        mbarrier_arrive(shared_base() + map.empty + 8 * at.i_done);
-    }
-    at.i_done_block = 0;
-    at.i_done = at.i_done + 1 == args.n_stages ? 0 : at.i_done + 1;
+    release_stage(args, map, at);
     at.i_issue_block = 0;
     ring_on(at.issue, args.n_stages);
 }
@@ -220,10 +214,10 @@ __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const 
     } else {
         constexpr int n_max = n_chains_max<n_rows, n_warpgroups>;
         if constexpr (n_max == 4) {
-            /* Several warpgroups cover each other's waits with two chains; four would hold back
-             * too many stages. */
-            bool is_alone = n_consumers() == 128;
-            for (; is_alone && i + 4 <= n_k_blocks; i += 4) {
+            /* Many warpgroups cover each other's waits with two chains; four would hold back too
+             * many stages. */
+            bool are_few = n_consumers(args) <= 256;
+            for (; are_few && i + 4 <= n_k_blocks; i += 4) {
                 multiply_run<kind, n_rows, 4>(args, map, at, scales, total);
             }
         }
@@ -253,15 +247,15 @@ __device__ __forceinline__ row_scales load_scales(const w8a8_gemm_args &args, co
     uint32_t first_column = first_row / args.group_n;
     uint32_t last_row = min(first_row + args.n_block_groups * SWIZZLE_ROWS, args.n) - 1;
     uint32_t n_columns = last_row / args.group_n - first_column + 1;
-    bar_sync(consumers_barrier, n_consumers());
-    for (uint32_t i = threadIdx.x; i < n_columns * n_k_blocks; i += n_consumers()) {
+    bar_sync(consumers_barrier, n_consumers(args));
+    for (uint32_t i = threadIdx.x; i < n_columns * n_k_blocks; i += n_consumers(args)) {
         uint32_t i_column = i / n_k_blocks, i_k_block = i % n_k_blocks;
         float scale =
             load(args.scales, static_cast<dtype>(args.scale_dtype),
                  static_cast<uint64_t>(i_k_block) * args.scale_columns + first_column + i_column);
         st_shared(shared_base() + map.scales + 4 * i, __float_as_uint(scale));
     }
-    bar_sync(consumers_barrier, n_consumers());
+    bar_sync(consumers_barrier, n_consumers(args));
     uint32_t upper = min(first_row + at.first_row + at.lane / 4, last_row);
     uint32_t lower = min(first_row + at.first_row + at.lane / 4 + 8, last_row);
     uint32_t base = shared_base() + map.scales;
@@ -272,90 +266,41 @@ __device__ __forceinline__ row_scales load_scales(const w8a8_gemm_args &args, co
 /* ---- the end -----------------------------------------------------------------------------------
  */
 
-/* What a row of W (a column of y) adds to its finished sums. */
-struct column {
-    float scale;
-    float column_scale;
-    float bias;
-    int32_t zero;
-    int32_t code_sum;
+/* A thread's rows of W: this one and the next but seven. */
+__device__ __forceinline__ uint32_t i_n_of(const consumer &at, uint32_t first_row)
+{
+    return first_row + at.first_row + at.lane / 4;
+}
+
+struct row_pair {
+    column columns[2];
 };
 
+/* Before the sums are made: memory is slow to answer, and has time to now. */
 template <w8a8_kind kind>
-__device__ __forceinline__ column column_of(const w8a8_gemm_args &args, uint32_t i_n)
+__device__ __forceinline__ row_pair load_rows(const w8a8_gemm_args &args, uint32_t i_n)
 {
-    column one = {1.0f, 1.0f, 0.0f, 0, 0};
-    uint32_t i_scale = i_n / args.group_n;
-    if constexpr (kind != W8A8_FP8_GROUP) {
-        one.scale = load(args.scales, static_cast<dtype>(args.scale_dtype), i_scale);
-    }
-    if (args.column_scales != nullptr) {
-        one.column_scale = args.column_scales[i_n];
-    }
-    if (args.bias != nullptr) {
-        one.bias = load(args.bias, static_cast<dtype>(args.bias_dtype), i_n);
-    }
-    if constexpr (kind == W8A8_INT8) {
-        one.zero = args.zeros != nullptr ? args.zeros[i_scale] - 128 : 0;
-        one.code_sum = args.code_sums[i_n];
-    }
-    return one;
+    return {column_of<kind>(args, min(i_n, args.n - 1)),
+            column_of<kind>(args, min(i_n + 8, args.n - 1))};
 }
 
-/* The contract's last steps, in its order. */
-template <w8a8_kind kind>
-__device__ __forceinline__ float finish(const w8a8_gemm_args &args, const column &one, uint32_t i_m,
-                                        typename traits<kind>::element::sum sum)
-{
-    float value;
-    if constexpr (kind == W8A8_INT8) {
-        int32_t x_zero = args.x.zeros[i_m];
-        uint32_t k_zeros = static_cast<uint32_t>(x_zero * one.zero) * args.k;
-        uint32_t exact = static_cast<uint32_t>(sum) - static_cast<uint32_t>(x_zero * one.code_sum) -
-                         static_cast<uint32_t>(one.zero * args.x.sums[i_m]) + k_zeros;
-        value = __int2float_rn(static_cast<int32_t>(exact));
-    } else {
-        value = sum;
-    }
-    if constexpr (kind != W8A8_FP8_GROUP) {
-        value = __fmul_rn(value, one.scale);
-    }
-    if (args.column_scales != nullptr) {
-        value = args.is_column_divisor ? __fdiv_rn(value, one.column_scale)
-                                       : __fmul_rn(value, one.column_scale);
-    }
-    value = __fmul_rn(value, args.x.scales[i_m]);
-    return args.bias != nullptr ? __fadd_rn(value, one.bias) : value;
-}
-
+/* Rows behind the CTA's run, and those of it that are not there, are thrown away. */
 template <w8a8_kind kind, int n_rows>
 __device__ __forceinline__ void store_rows(const w8a8_gemm_args &args, const consumer &at,
-                                           uint32_t first_row, const fragment<kind, n_rows> &total)
+                                           uint32_t first_row, const row_pair &rows,
+                                           const x_numbers &x, const fragment<kind, n_rows> &total)
 {
     uint32_t end_row = min(first_row + args.n_block_groups * SWIZZLE_ROWS, args.n);
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        uint32_t i_n = first_row + at.first_row + at.lane / 4 + 8 * h;
-        if (i_n >= end_row) {
-            continue;
-        }
-        column one = column_of<kind>(args, i_n);
-#pragma unroll
-        for (int j = 0; j < n_rows / 4; j++) {
-            uint32_t i_m = j / 2 * 8 + at.lane % 4 * 2 + j % 2;
-            if (i_m < args.m) {
-                store(args.y[i_m], static_cast<dtype>(args.y_dtype), i_n,
-                      finish<kind>(args, one, i_m, total.values[j / 2 * 4 + 2 * h + j % 2]));
-            }
-        }
-    }
+    store_sums<kind, n_rows>(args, rows.columns, x,
+                             {i_n_of(at, first_row), end_row, at.lane % 4 * 2}, total.values);
 }
 
 /* ---- the kernel --------------------------------------------------------------------------------
  */
 
 template <w8a8_kind kind, int n_rows, int n_warpgroups>
-__device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared_map &map)
+__device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared_map &map,
+                                        const x_numbers &x)
 {
     uint32_t warp = threadIdx.x / 32;
     consumer at = {threadIdx.x % 32, warp * 16, {0, 0}, 0, 0, 0};
@@ -365,34 +310,61 @@ __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared
         if constexpr (kind == W8A8_FP8_GROUP) {
             scales = load_scales(args, map, at, first_row);
         }
+        row_pair rows = load_rows<kind>(args, i_n_of(at, first_row));
         fragment<kind, n_rows> total = {};
         multiply_rows<kind, n_rows, n_warpgroups>(args, map, at, scales, total);
-        store_rows<kind, n_rows>(args, at, first_row, total);
+        store_rows<kind, n_rows>(args, at, first_row, rows, x, total);
     }
 }
 
-template <w8a8_kind kind, int n_rows, int n_warpgroups>
-__global__ void __launch_bounds__(128 * n_warpgroups + n_feed_threads, 1)
-    w8a8_gemm(const __grid_constant__ w8a8_gemm_args args)
+__device__ __forceinline__ void init_barriers(const w8a8_gemm_args &args, const shared_map &map)
 {
-    shared_map map = map_of(args);
-    uint32_t n_consumer_warps = n_consumers() / 32;
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < args.n_stages; i++) {
             mbarrier_init(shared_base() + map.w_full + 8 * i, 1);
             mbarrier_init(shared_base() + map.x_full + 8 * i, 1);
-            mbarrier_init(shared_base() + map.empty + 8 * i, n_consumer_warps);
+            mbarrier_init(shared_base() + map.empty + 8 * i, n_consumers(args) / 32);
         }
         fence_mbarrier_init();
     }
     __syncthreads();
+}
+
+/* x laid out by w8a8_x.cu. */
+template <w8a8_kind kind, int n_rows, int n_warpgroups>
+__global__ void __launch_bounds__(128 * n_warpgroups + 64, 1)
+    w8a8_gemm(const __grid_constant__ w8a8_gemm_args args)
+{
+    shared_map map = map_of(args);
+    init_barriers(args, map);
     griddepcontrol_launch_dependents();
-    if (threadIdx.x / 32 < n_consumer_warps) {
-        consume<kind, n_rows, n_warpgroups>(args, map);
-    } else if (threadIdx.x == n_consumers()) {
+    if (threadIdx.x < n_consumers(args)) {
+        consume<kind, n_rows, n_warpgroups>(args, map, numbers_of(args.x));
+    } else if (threadIdx.x == n_consumers(args)) {
         feed_w(args, map);
-    } else if (threadIdx.x == n_consumers() + 32) {
+    } else if (threadIdx.x == n_consumers(args) + 32) {
         feed_x(args, map);
+    }
+}
+
+/* x as it comes, up to 8 rows: w8a8_gather.cuh. */
+template <w8a8_kind kind>
+__global__ void __launch_bounds__(128 * n_warpgroups_max + 32 + n_gather_threads, 1)
+    w8a8_gather_gemm(const __grid_constant__ w8a8_gemm_args args,
+                     const __grid_constant__ w8a8_lay_out_args lay_out)
+{
+    __shared__ gathered_rows rows;
+    shared_map map = map_of(args);
+    init_barriers(args, map);
+    griddepcontrol_launch_dependents();
+    if (threadIdx.x < n_consumers(args)) {
+        consume<kind, gather_rows_max, n_warpgroups_max>(args, map,
+                                                         {rows.scales, rows.zeros, nullptr});
+    } else if (threadIdx.x == n_consumers(args)) {
+        feed_w(args, map);
+    } else if (threadIdx.x >= n_consumers(args) + 32) {
+        gatherer at = {threadIdx.x % 32, (threadIdx.x - n_consumers(args)) / 32 - 1, &rows};
+        gather_x(args, lay_out, map, at);
     }
 }
 
@@ -418,7 +390,12 @@ struct instance {
 
 const instance instances[] = {INSTANCES(W8A8_FP8), INSTANCES(W8A8_FP8_GROUP), INSTANCES(W8A8_INT8)};
 
-constexpr uint32_t shared_bytes_max = 220 * 1024; /* leaves room for a block of w8a8_x.cu */
+using gather_function = void (*)(w8a8_gemm_args, w8a8_lay_out_args);
+
+const gather_function gather_functions[W8A8_N_KINDS] = {
+    w8a8_gather_gemm<W8A8_FP8>, w8a8_gather_gemm<W8A8_FP8_GROUP>, w8a8_gather_gemm<W8A8_INT8>};
+
+constexpr uint32_t shared_bytes_max = 220 * 1024; /* leaves room for a CTA of w8a8_x.cu */
 constexpr int n_devices_max = 64;
 uint32_t n_sms_of_device[n_devices_max];
 
@@ -444,6 +421,54 @@ uint32_t choose_stages(w8a8_gemm_args args)
     return args.n_stages;
 }
 
+const instance *find_instance(const w8a8_gemm_args &args)
+{
+    for (const instance &one : instances) {
+        if (one.kind == args.kind && one.n_rows == args.x.n_rows &&
+            n_consumers(args) <= 128 * one.n_warpgroups) {
+            return &one;
+        }
+    }
+    return nullptr;
+}
+
+/* The run of rows of a CTA, and its stages. */
+cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
+{
+    int device;
+    cudaError_t r = cudaGetDevice(&device);
+    if (r == cudaSuccess) {
+        uint32_t n_sms = n_sms_of_device[device];
+        args->n_block_groups = choose_block_groups(args->n, n_sms);
+        args->n_stages = choose_stages(*args);
+        uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
+        *ret_n_ctas = n_row_blocks < n_sms ? n_row_blocks : n_sms;
+    }
+    return r;
+}
+
+cudaError_t launch(const void *function, uint32_t n_ctas, uint32_t n_feed_threads,
+                   const w8a8_gemm_args &args, bool may_overlap, void **parameters, void *stream)
+{
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = n_ctas;
+    config.blockDim = n_consumers(args) + n_feed_threads;
+    config.dynamicSmemBytes = map_of(args).total_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    return cudaLaunchKernelExC(&config, function, parameters);
+}
+
+cudaError_t allow_shared(const void *function)
+{
+    return cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                static_cast<int>(shared_bytes_max));
+}
+
 } // namespace
 
 int w8a8_gemm_load(void)
@@ -457,11 +482,10 @@ int w8a8_gemm_load(void)
         r = cudaErrorInvalidDevice;
     }
     for (const instance &one : instances) {
-        if (r == cudaSuccess) {
-            r = cudaFuncSetAttribute(reinterpret_cast<const void *>(one.function),
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shared_bytes_max));
-        }
+        r = r != cudaSuccess ? r : allow_shared(reinterpret_cast<const void *>(one.function));
+    }
+    for (gather_function function : gather_functions) {
+        r = r != cudaSuccess ? r : allow_shared(reinterpret_cast<const void *>(function));
     }
     if (r == cudaSuccess) {
         n_sms_of_device[device] = static_cast<uint32_t>(n_sms);
@@ -471,33 +495,27 @@ int w8a8_gemm_load(void)
 
 int w8a8_gemm_enqueue(struct w8a8_gemm_args *args, bool may_overlap, void *stream)
 {
-    int device;
-    cudaError_t r = cudaGetDevice(&device);
+    uint32_t n_ctas;
+    cudaError_t r = cut(args, &n_ctas);
     if (r != cudaSuccess) {
         return r;
     }
-    args->n_block_groups = choose_block_groups(args->n, n_sms_of_device[device]);
-    args->n_stages = choose_stages(*args);
-    uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
-    uint32_t n_warpgroups = div_up(args->n_block_groups * SWIZZLE_ROWS, n_wgmma_rows);
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
-    cudaLaunchConfig_t config = {};
-    config.gridDim =
-        n_row_blocks < n_sms_of_device[device] ? n_row_blocks : n_sms_of_device[device];
-    config.blockDim = 128 * n_warpgroups + n_feed_threads;
-    config.dynamicSmemBytes = map_of(*args).total_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &overlap;
-    config.numAttrs = 1;
+    const instance *one = find_instance(*args);
     void *parameters[] = {args};
-    for (const instance &one : instances) {
-        if (one.kind == args->kind && one.n_rows == args->x.n_rows &&
-            n_warpgroups <= one.n_warpgroups) {
-            return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(one.function),
-                                       parameters);
-        }
+    return one == nullptr ? cudaErrorInvalidValue
+                          : launch(reinterpret_cast<const void *>(one->function), n_ctas, 64, *args,
+                                   may_overlap, parameters, stream);
+}
+
+int w8a8_gather_gemm_enqueue(struct w8a8_gemm_args *args, struct w8a8_lay_out_args *lay_out,
+                             bool may_overlap, void *stream)
+{
+    uint32_t n_ctas;
+    cudaError_t r = cut(args, &n_ctas);
+    if (r != cudaSuccess) {
+        return r;
     }
-    return cudaErrorInvalidValue;
+    void *parameters[] = {args, lay_out};
+    return launch(reinterpret_cast<const void *>(gather_functions[args->kind]), n_ctas,
+                  32 + n_gather_threads, *args, may_overlap, parameters, stream);
 }

@@ -123,19 +123,20 @@ struct rows {
     uint8_t *workspace;
 };
 
+constexpr uint32_t m_max = CUDA_ROWS_MAX;
+
 static rows make_rows(const layer &shape)
 {
     rows r;
-    CHECK(cudaMalloc(&r.x, 64ull * shape.k * 2));
-    CHECK(cudaMalloc(&r.y, 64ull * shape.n * 4));
-    CHECK(cudaMalloc(&r.workspace, w8a8_x_bytes(W8A8_FP8_GROUP, 64, shape.n, shape.k)));
-    fill_x<<<256, 256>>>(r.x, 64ull * shape.k);
+    CHECK(cudaMalloc(&r.x, (uint64_t)m_max * shape.k * 2));
+    CHECK(cudaMalloc(&r.y, (uint64_t)m_max * shape.n * 4));
+    CHECK(cudaMalloc(&r.workspace, w8a8_x_bytes(W8A8_FP8_GROUP, m_max, shape.n, shape.k)));
+    fill_x<<<256, 256>>>(r.x, (uint64_t)m_max * shape.k);
     CHECK(cudaDeviceSynchronize());
     return r;
 }
 
-static void lay_out(const weight &w, const rows &r, uint32_t m, bool may_overlap,
-                    cudaStream_t stream)
+static w8a8_lay_out_args lay_out_args(const weight &w, const rows &r, uint32_t m)
 {
     static const uint32_t acts[] = {2, 3, 5}; /* a token, a group, a token */
     w8a8_lay_out_args args = {};
@@ -148,6 +149,13 @@ static void lay_out(const weight &w, const rows &r, uint32_t m, bool may_overlap
     for (uint32_t i = 0; i < m; i++) {
         args.rows[i] = r.x + (uint64_t)i * w.shape.k;
     }
+    return args;
+}
+
+static void lay_out(const weight &w, const rows &r, uint32_t m, bool may_overlap,
+                    cudaStream_t stream)
+{
+    w8a8_lay_out_args args = lay_out_args(w, r, m);
     CHECK(w8a8_lay_out_enqueue(&args, may_overlap, stream));
 }
 
@@ -178,6 +186,15 @@ static void multiply(const weight &w, const rows &r, uint32_t m, uint32_t i_copy
 {
     w8a8_gemm_args args = gemm_args(w, r, m, i_copy, f32);
     CHECK(w8a8_gemm_enqueue(&args, may_overlap, stream));
+}
+
+/* Both in one. */
+static void gather(const weight &w, const rows &r, uint32_t m, uint32_t i_copy, bool f32,
+                   bool may_overlap, cudaStream_t stream)
+{
+    w8a8_gemm_args args = gemm_args(w, r, m, i_copy, f32);
+    w8a8_lay_out_args x = lay_out_args(w, r, m);
+    CHECK(w8a8_gather_gemm_enqueue(&args, &x, may_overlap, stream));
 }
 
 /* ---- checking ----------------------------------------------------------------------------------
@@ -236,8 +253,8 @@ static double check(const weight &w, const rows &r, uint32_t m, std::vector<floa
     CHECK(cudaMalloc(&device_columns, n_columns * 4));
     CHECK(cudaMalloc(&device_y, n_columns * m * 8));
     CHECK(cudaMemcpy(device_columns, columns.data(), n_columns * 4, cudaMemcpyHostToDevice));
-    CHECK(cudaMemset(r.y, 0xff, 64ull * w.shape.n * 4));
-    CHECK(cudaMemset(r.workspace, 0xff, w8a8_x_bytes(W8A8_FP8_GROUP, 64, w.shape.n, w.shape.k)));
+    CHECK(cudaMemset(r.y, 0xff, (uint64_t)m * w.shape.n * 4));
+    CHECK(cudaMemset(r.workspace, 0xff, w8a8_x_bytes(W8A8_FP8_GROUP, m, w.shape.n, w.shape.k)));
     lay_out(w, r, m, true, nullptr);
     multiply(w, r, m, 0, true, true, nullptr);
     reference<<<dim3(n_columns, m), 32>>>(gemm_args(w, r, m, 0, true), device_columns, device_y);
@@ -251,6 +268,15 @@ static double check(const weight &w, const rows &r, uint32_t m, std::vector<floa
         first_row.assign(y.begin(), y.begin() + w.shape.n);
     } else if (memcmp(first_row.data(), y.data(), w.shape.n * 4) != 0) {
         printf("  BITS of row 0 differ at m = %u\n", m);
+    }
+    if (m <= 8) {
+        std::vector<float> again(y.size());
+        CHECK(cudaMemset(r.y, 0xff, (uint64_t)m * w.shape.n * 4));
+        gather(w, r, m, 0, true, true, nullptr);
+        CHECK(cudaMemcpy(again.data(), r.y, y.size() * 4, cudaMemcpyDeviceToHost));
+        if (memcmp(again.data(), y.data(), y.size() * 4) != 0) {
+            printf("  BITS differ when x is gathered, m = %u\n", m);
+        }
     }
     for (float v : y) {
         if (v != v) {
@@ -270,7 +296,7 @@ static double check(const weight &w, const rows &r, uint32_t m, std::vector<floa
 /* ---- timing ------------------------------------------------------------------------------------
  */
 
-enum what { PRODUCT, QUANTISED_PRODUCT, QUANTISATION };
+enum what { PRODUCT, QUANTISED_PRODUCT, GATHERED_PRODUCT, QUANTISATION };
 
 static double time_usec(const weight &w, const rows &r, uint32_t m, what what, bool may_overlap)
 {
@@ -280,11 +306,14 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, what what, b
     uint32_t n_launches = std::max<uint32_t>((uint32_t)w.copies.size(), (uint32_t)(1500 / guess));
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     for (uint32_t i = 0; i < n_launches; i++) {
-        if (what != PRODUCT) {
+        uint32_t i_copy = i % w.copies.size();
+        if (what == QUANTISED_PRODUCT || what == QUANTISATION) {
             lay_out(w, r, m, may_overlap, stream);
         }
-        if (what != QUANTISATION) {
-            multiply(w, r, m, i % w.copies.size(), false, may_overlap || what != PRODUCT, stream);
+        if (what == GATHERED_PRODUCT) {
+            gather(w, r, m, i_copy, false, may_overlap, stream);
+        } else if (what != QUANTISATION) {
+            multiply(w, r, m, i_copy, false, may_overlap || what != PRODUCT, stream);
         }
     }
     cudaGraph_t graph;
@@ -316,9 +345,21 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, what what, b
 static const uint32_t row_counts[] = {1, 2, 4, 8, 16, 32, 64};
 constexpr int n_row_counts = sizeof(row_counts) / sizeof(row_counts[0]);
 
+struct way {
+    const char *name;
+    enum what what;
+    bool may_overlap;
+};
+
+static const way ways[] = {
+    {"ready", PRODUCT, false},           {"ready chain", PRODUCT, true},
+    {"quant", QUANTISED_PRODUCT, false}, {"quant chain", QUANTISED_PRODUCT, true},
+    {"gather", GATHERED_PRODUCT, false}, {"gather chain", GATHERED_PRODUCT, true}};
+constexpr int n_ways = sizeof(ways) / sizeof(ways[0]);
+
 static void run(uint32_t kind)
 {
-    double logs[4][n_row_counts] = {};
+    double logs[n_ways][n_row_counts] = {};
     for (const layer &shape : layers) {
         weight w = make_weight(shape, kind);
         rows r = make_rows(shape);
@@ -329,10 +370,12 @@ static void run(uint32_t kind)
             double error = check(w, r, m, first_row);
             printf("%-5s %-8s m %2u error %.1e floor %5.1f", kind_names[kind], shape.name, m, error,
                    floor);
-            for (int j = 0; j < 4; j++) {
-                static const char *const names[] = {"ready", "ready chain", "quant", "quant chain"};
-                double usec = time_usec(w, r, m, j >= 2 ? QUANTISED_PRODUCT : PRODUCT, j % 2 == 1);
-                printf("  %s %5.1f (%.3f)", names[j], usec, usec / floor);
+            for (int j = 0; j < n_ways; j++) {
+                if (m > 8 && ways[j].what == GATHERED_PRODUCT) {
+                    continue;
+                }
+                double usec = time_usec(w, r, m, ways[j].what, ways[j].may_overlap);
+                printf("  %s %5.1f (%.3f)", ways[j].name, usec, usec / floor);
                 logs[j][i] += log(usec / floor);
             }
             printf("  quant only %.1f\n", time_usec(w, r, m, QUANTISATION, false));
@@ -343,9 +386,13 @@ static void run(uint32_t kind)
         CHECK(cudaFree(r.workspace));
     }
     for (int i = 0; i < n_row_counts; i++) {
-        printf("%-5s geomean m %2u  ready %.3f  ready chain %.3f  quant %.3f  quant chain %.3f\n",
-               kind_names[kind], row_counts[i], exp(logs[0][i] / 6), exp(logs[1][i] / 6),
-               exp(logs[2][i] / 6), exp(logs[3][i] / 6));
+        printf("%-5s geomean m %2u", kind_names[kind], row_counts[i]);
+        for (int j = 0; j < n_ways; j++) {
+            if (logs[j][i] != 0) {
+                printf("  %s %.3f", ways[j].name, exp(logs[j][i] / 6));
+            }
+        }
+        printf("\n");
     }
 }
 
