@@ -1,8 +1,9 @@
 /* worker_batch.c - from the scheduler's choice to a launch and back.
  *
  * A batch reads and writes the clients' buffers in place, through tables of row addresses. A
- * request of more than GK_BATCH_ROWS_MAX rows goes in chunks of that many; chunks and the batches
- * of others take turns, so that a decode step waits for one chunk at most. */
+ * request of more than GK_BATCH_ROWS_MAX rows, a prefill, goes in chunks of gk_rows_max(); chunks
+ * and the batches of others take turns, so that a decode step waits for one chunk at most. All
+ * chunks are launched as prefill: their bits do not depend on how the request is cut. */
 #include "daemon/engine/worker_internal.h"
 
 #include <assert.h>
@@ -13,10 +14,16 @@
 
 /* ---- filling ---- */
 
-static void add_rows(struct worker_batch *batch, const struct worker_request *request)
+static bool is_prefill(const struct worker_request *request)
+{
+    return request->item.n_rows > GK_BATCH_ROWS_MAX;
+}
+
+/* Into the tables, which have room for them. */
+static void add_rows(struct worker_batch *batch, const struct worker_request *request,
+                     uint32_t n_rows)
 {
     const struct checked *checked = &request->checked;
-    uint64_t n_rows = num_min(checked->m - request->n_rows_done, GK_BATCH_ROWS_MAX - batch->n_rows);
     for (uint64_t i = 0; i < n_rows; i++) {
         uint64_t i_row = request->n_rows_done + i;
         batch->x_rows[batch->n_rows] = checked->x + i_row * checked->x_stride_bytes;
@@ -32,7 +39,6 @@ static void add_rows(struct worker_batch *batch, const struct worker_request *re
 static void add_request(struct worker *worker, struct worker_batch *batch,
                         struct worker_request *request)
 {
-    add_rows(batch, request);
     batch->has_cpu_rows |= buffer_is_cpu_memory(request->checked.x_buffer);
     batch->oldest_nsec = num_min(batch->oldest_nsec, request->seen_nsec);
     batch->requests[batch->n_requests++] = request;
@@ -125,8 +131,7 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
     if (request->start_nsec == 0) {
         request->start_nsec = batch->launch.start_nsec;
     }
-    request->n_rows_done +=
-        (uint32_t)num_min(request->checked.m - request->n_rows_done, GK_BATCH_ROWS_MAX);
+    request->n_rows_done += is_prefill(request) ? batch->n_rows : request->checked.m;
     if (request->n_rows_done == request->checked.m) {
         finish_taken(worker, request, &outcome);
         return;
@@ -144,8 +149,7 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
 
 static uint32_t rows_bucket(const struct worker_batch *batch)
 {
-    bool is_chunk = batch->requests[0]->item.n_rows > GK_BATCH_ROWS_MAX;
-    return is_chunk ? STATS_ROW_BUCKETS - 1 : stats_row_bucket(batch->n_rows);
+    return is_prefill(batch->requests[0]) ? STATS_ROW_BUCKETS - 1 : stats_row_bucket(batch->n_rows);
 }
 
 static struct stats_times *kernel_times(struct stats_worker *counters,
@@ -212,26 +216,50 @@ bool batch_poll(struct worker *worker)
 
 /* ---- launching ---- */
 
+static struct gk_problem problem_of(const struct worker *worker,
+                                    const struct worker_request *request)
+{
+    const struct weight *weight = request->checked.weight;
+    return (struct gk_problem){
+        .desc = weight->desc,
+        .layout = weight->layout,
+        .is_prefill = is_prefill(request),
+        .x_dtype = (enum dtype)(request->item.class_key & 0xffu),
+        .y_dtype = (enum dtype)(request->item.class_key >> 8),
+        .cuda_arch = worker->device->cuda_arch,
+    };
+}
+
+static struct gk_prefill prefill_of(const struct worker_request *request)
+{
+    const struct checked *checked = &request->checked;
+    uint64_t i_row = request->n_rows_done;
+    return (struct gk_prefill){
+        .x = checked->x + i_row * checked->x_stride_bytes,
+        .y = checked->y + i_row * checked->y_stride_bytes,
+        .x_scales = checked->x_scales != NULL
+                        ? checked->x_scales + i_row * checked->x_scale_stride_bytes
+                        : NULL,
+        .x_stride_bytes = checked->x_stride_bytes,
+        .y_stride_bytes = checked->y_stride_bytes,
+        .x_scale_stride_bytes = checked->x_scale_stride_bytes,
+    };
+}
+
 static void batch_start(struct worker *worker, struct worker_batch *batch)
 {
     const struct worker_request *first = batch->requests[0];
     const struct weight *weight = first->checked.weight;
     batch->launch = (struct device_launch){
         .has_cpu_rows = batch->has_cpu_rows,
-        .gk.problem =
-            {
-                .desc = weight->desc,
-                .layout = weight->layout,
-                .m = batch->n_rows,
-                .x_dtype = (enum dtype)(first->item.class_key & 0xffu),
-                .y_dtype = (enum dtype)(first->item.class_key >> 8),
-                .cuda_arch = worker->device->cuda_arch,
-            },
+        .gk.problem = problem_of(worker, first),
+        .gk.prefill = prefill_of(first),
         .gk.packed = weight->packed.base,
         .gk.x_rows = batch->x_rows,
         .gk.x_scale_rows = first->checked.x_scales != NULL ? batch->x_scale_rows : NULL,
         .gk.y_rows = batch->y_rows,
     };
+    batch->launch.gk.problem.m = batch->n_rows;
     struct reason why;
     int r = weight_select(weight, &batch->launch.gk.problem, &batch->launch.kernel, &why);
     if (r != 0) {
@@ -248,7 +276,15 @@ static void launch_chunk(struct worker *worker)
 {
     struct list *node = list_pop(&worker->prefills);
     struct worker_batch *batch = batch_begin(worker);
-    add_request(worker, batch, LIST_OWNER(node, struct worker_request, in_prefills));
+    struct worker_request *request = LIST_OWNER(node, struct worker_request, in_prefills);
+    struct gk_problem problem = problem_of(worker, request);
+    uint32_t n_rows =
+        (uint32_t)num_min(request->checked.m - request->n_rows_done, gk_rows_max(&problem));
+    add_request(worker, batch, request);
+    if (n_rows <= GK_BATCH_ROWS_MAX) {
+        add_rows(batch, request, n_rows);
+    }
+    batch->n_rows = n_rows;
     worker->is_prefill_turn = false;
     batch_start(worker, batch);
 }
@@ -262,13 +298,15 @@ static bool launch_next(struct worker *worker)
         return false;
     }
     worker->is_prefill_turn = true;
-    if (items[0]->n_rows > GK_BATCH_ROWS_MAX) {
+    if (is_prefill(request_of_item(items[0]))) {
         list_append(&worker->prefills, &request_of_item(items[0])->in_prefills);
         return true;
     }
     struct worker_batch *batch = batch_begin(worker);
     for (uint32_t i = 0; i < n_items; i++) {
-        add_request(worker, batch, request_of_item(items[i]));
+        struct worker_request *request = request_of_item(items[i]);
+        add_request(worker, batch, request);
+        add_rows(batch, request, request->checked.m);
     }
     batch_start(worker, batch);
     return true;
