@@ -1,8 +1,8 @@
 /* client.h - what the files of libgemmd share. Not installed; gemmctl includes it for control
  * calls.
  *
- * Floors, lowest first: error; filled, queue, session, device_memory; exchange, connection; listen;
- * control; submit, wait, buffers, weights.
+ * Floors, lowest first: error; filled, queue, session, driver_cuda; device_memory; device_order;
+ * exchange, connection; listen; control; turns; submit, wait, buffers, weights; stream.
  *
  * Locks: side_lock (session socket); lanes_lock (opening of queues), under which side_lock or a
  * queue's lock is taken; one lock a queue (its tickets and the lane under it). The lock of the
@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "client/device_memory.h"
+#include "client/device_order.h"
 #include "client/include/gemmd.h"
 #include "ipc/base/list.h"
 #include "ipc/base/reason.h"
@@ -36,6 +37,21 @@ struct ticket {
     enum ticket_state state;
     bool is_cancel_due;           /* the ring had no room for the cancellation yet */
     struct request_result result; /* DONE */
+    struct reason *first_failure; /* where to keep a failure that nobody waits for, if there is none
+                                     yet; NULL: somebody waits */
+    uint32_t order_value;         /* what its words of stream order became last */
+};
+
+/* Words of stream order of a lane, and who uses them. */
+struct turns {
+    bool is_open;
+    bool is_over; /* the daemon is gone, and everything that waited for it was released */
+    bool has_mps; /* the daemon and this process */
+    struct region region;
+    struct order_words words;
+    struct device_order device;
+    uint64_t streams_in_use; /* bit i: stream i is open */
+    struct reason unread;    /* of requests whose stream was closed */
 };
 
 /* Requests in flight on one path: a lane, or ZeroMQ. */
@@ -52,6 +68,7 @@ struct queue {
     uint32_t path;
     uint32_t i_next; /* where the search for a free ticket starts */
     uint64_t n_serial;
+    struct turns turns; /* of a lane */
 };
 
 /* A control call that waits for its reply: on its caller's stack, on the list of calls. */
@@ -84,6 +101,19 @@ struct gemmd_client {
     pthread_mutex_t lanes_lock; /* guards the opening of queues */
     struct queue lanes[CLIENT_DEVICES_MAX];
     struct queue zeromq;
+    pthread_t watcher; /* see turns.c; started under lanes_lock */
+    int watcher_fd;    /* eventfd: ends it; -1: there is none */
+};
+
+struct gemmd_stream {
+    struct gemmd_client *client;
+    struct queue *queue;
+    void *handle; /* CUstream */
+    uint32_t device_index;
+    enum gemmd_order order;
+    uint32_t index;       /* among the streams of the queue */
+    pthread_mutex_t lock; /* one product at a time is put on the stream; taken before the queue's */
+    struct reason failure; /* the first one; guarded by the queue's lock */
 };
 
 struct gemmd_buffer {
@@ -160,9 +190,11 @@ void exchange_poll(const struct gemmd_client *client, uint64_t timeout_usec);
 void exchange_fail_calls(struct gemmd_client *client, const struct reason *why);
 
 /* listen.c - with queue->lock held, which listen_sleep() lets go meanwhile. listen_drain(): take
- * the results that are there. listen_sleep(): wait until something may have changed, or for
- * timeout_usec; everything in flight ends when the daemon is found to be gone. */
+ * the results that are there. listen_fail_all(): end everything in flight with DISCONNECTED.
+ * listen_sleep(): wait until something may have changed, or for timeout_usec; everything in flight
+ * ends when the daemon is found to be gone. */
 uint64_t listen_now_usec(void);
+void listen_fail_all(struct gemmd_client *client, struct queue *queue);
 void listen_drain(struct gemmd_client *client, struct queue *queue);
 void listen_sleep(struct gemmd_client *client, struct queue *queue, uint64_t timeout_usec);
 
@@ -172,5 +204,19 @@ void listen_sleep(struct gemmd_client *client, struct queue *queue, uint64_t tim
 int control_call(struct gemmd_client *client, struct msg_request *request,
                  struct msg_reply *ret_reply) GD_MUST_CHECK;
 
-/* submit.c - the queue a ticket came from; NULL when its path is none. */
+/* turns.c - words of stream order. turns_open(): of an open lane, at its first use; starts the
+ * watcher. turns_stop(): before anything of the client is taken down, end the watcher and release
+ * what waits. turns_finish(): wait for the GPU, then unmap. */
+int turns_open(struct gemmd_client *client, struct queue *queue,
+               uint32_t device_index) GD_MUST_CHECK;
+void turns_stop(struct gemmd_client *client);
+void turns_finish(struct turns *turns);
+
+/* submit.c - submit_queue_of(): the queue a ticket came from; NULL when its path is none.
+ * submit_queue_for(): the one that requests for that device go through, opened at its first use.
+ * submit_check(), submit_describe(): one request. */
 struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket);
+int submit_queue_for(struct gemmd_client *client, uint32_t device_index,
+                     struct queue **ret_queue) GD_MUST_CHECK;
+int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm) GD_MUST_CHECK;
+struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t request_id);

@@ -124,6 +124,7 @@ int gemmd_open(const struct gemmd_options *options, gemmd_client_t **ret_client)
         return client_fail_errno(-ENOMEM, "gemmd_open");
     }
     client->session_fd = -1;
+    client->watcher_fd = -1;
     client->exchange = (struct exchange){.sock = SOCK_NULL, .socket_fd = -1, .kick_fd = -1};
     list_init(&client->exchange.calls);
     pthread_mutex_init(&client->side_lock, NULL);
@@ -146,8 +147,10 @@ void gemmd_close(gemmd_client_t *client)
     if (!client) {
         return;
     }
+    turns_stop(client);
     exchange_finish(client);
     for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {
+        turns_finish(&client->lanes[i].turns);
         queue_finish(&client->lanes[i]);
     }
     queue_finish(&client->zeromq);

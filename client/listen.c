@@ -57,7 +57,7 @@ static bool listen_once(struct gemmd_client *client, struct queue *queue, uint64
     return r == 0 || session_is_alive(client);
 }
 
-static void fail_all(struct gemmd_client *client, struct queue *queue)
+void listen_fail_all(struct gemmd_client *client, struct queue *queue)
 {
     struct reason why = {.status = session_gone(client)};
     (void)snprintf(why.text, sizeof(why.text), "%s", gemmd_last_error());
@@ -80,7 +80,7 @@ void listen_sleep(struct gemmd_client *client, struct queue *queue, uint64_t tim
     queue->is_listening = false;
     listen_drain(client, queue); /* what the daemon said before it went still counts */
     if (!is_alive) {
-        fail_all(client, queue);
+        listen_fail_all(client, queue);
     }
     pthread_cond_broadcast(&queue->changed);
 }

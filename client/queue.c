@@ -24,7 +24,7 @@ uint32_t ticket_path(uint64_t id)
 
 void queue_init(struct queue *queue)
 {
-    *queue = (struct queue){.lane = LANE_NULL};
+    *queue = (struct queue){.lane = LANE_NULL, .turns.region = REGION_NULL};
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -69,6 +69,7 @@ struct ticket *queue_take(struct queue *queue)
     struct ticket *ticket = &queue->tickets[queue->i_next];
     ticket->id = ticket_id(++queue->n_serial, queue->path, queue->i_next);
     ticket->state = TICKET_IN_FLIGHT;
+    ticket->first_failure = NULL;
     queue->n_in_use++;
     queue->i_next = (queue->i_next + 1) % queue->n_tickets;
     return ticket;
@@ -97,17 +98,32 @@ struct ticket *queue_find(struct queue *queue, uint64_t id)
     return &queue->tickets[index];
 }
 
+/* Nobody will ask for the result. */
+static void spend(struct queue *queue, struct ticket *ticket)
+{
+    struct reason *kept = ticket->first_failure;
+    if (ticket->result.status != STATUS_OK && kept->status == 0) {
+        kept->status = (int)ticket->result.status;
+        memcpy(kept->text, ticket->result.text, sizeof(kept->text));
+    }
+    queue_give(queue, ticket);
+}
+
 /* A result for an id that is not in flight is dropped: a daemon's mistake must not become ours. */
 void queue_result(struct queue *queue, const struct request_result *result)
 {
     struct ticket *ticket = queue_find(queue, result->request_id);
-    if (ticket && ticket->state == TICKET_IN_FLIGHT) {
-        ticket->result = *result;
-        ticket->result.text[REASON_TEXT_BYTES - 1] = '\0';
-        ticket->state = TICKET_DONE;
-        forget_cancel(queue, ticket);
-        pthread_cond_broadcast(&queue->changed);
+    if (!ticket || ticket->state != TICKET_IN_FLIGHT) {
+        return;
     }
+    ticket->result = *result;
+    ticket->result.text[REASON_TEXT_BYTES - 1] = '\0';
+    ticket->state = TICKET_DONE;
+    forget_cancel(queue, ticket);
+    if (ticket->first_failure) {
+        spend(queue, ticket);
+    }
+    pthread_cond_broadcast(&queue->changed);
 }
 
 void queue_fail_all(struct queue *queue, const struct reason *why)

@@ -21,7 +21,7 @@ static const char *foreign_buffer(const struct gemmd_client *client, const struc
     return gemm->x_scale && gemm->x_scale->client != client ? "x_scale" : NULL;
 }
 
-static int check_gemm(const struct gemmd_client *client, const struct gemmd_gemm *gemm)
+int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm)
 {
     if (gemm->struct_bytes != sizeof(*gemm)) {
         return client_refuse(STATUS_INVALID_ARGUMENT,
@@ -56,7 +56,7 @@ static int check_gemm(const struct gemmd_client *client, const struct gemmd_gemm
 static int check_gemms(const struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        int r = check_gemm(client, &gemms[i]);
+        int r = submit_check(client, &gemms[i]);
         if (r != 0) {
             return r;
         }
@@ -86,7 +86,7 @@ static uint64_t scale_stride(const struct gemmd_gemm *gemm)
                                                     : 1;
 }
 
-static struct request_desc describe(const struct gemmd_gemm *gemm, uint64_t request_id)
+struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t request_id)
 {
     return (struct request_desc){
         .request_id = request_id,
@@ -167,8 +167,7 @@ static int open_zeromq(struct gemmd_client *client, struct queue *queue)
     return open_queue(queue, NULL, n, CLIENT_PATH_ZEROMQ);
 }
 
-/* The queue that a weight on that device is submitted through, opened at its first use. */
-static int queue_for(struct gemmd_client *client, uint32_t device_index, struct queue **ret_queue)
+int submit_queue_for(struct gemmd_client *client, uint32_t device_index, struct queue **ret_queue)
 {
     bool is_ring = client->options.path == GEMMD_PATH_RING;
     if (device_index >= CLIENT_DEVICES_MAX) {
@@ -234,7 +233,7 @@ static int submit_to_lane(struct queue *queue, const struct gemmd_gemm *gemms, s
         uint32_t n_chunk = (uint32_t)num_min(n - i, SUBMIT_CHUNK);
         for (uint32_t j = 0; j < n_chunk; j++) {
             ret_tickets[i + j] = queue_take(queue)->id;
-            descs[j] = describe(&gemms[i + j], ret_tickets[i + j]);
+            descs[j] = submit_describe(&gemms[i + j], ret_tickets[i + j]);
         }
         push_chunk(queue, descs, n_chunk);
     }
@@ -246,7 +245,7 @@ static int post(struct gemmd_client *client, const struct gemmd_gemm *gemm, gemm
     struct msg_request request = {
         .request_id = ticket,
         .verb = MSG_VERB_SUBMIT,
-        .submit = describe(gemm, ticket),
+        .submit = submit_describe(gemm, ticket),
     };
     return exchange_send(client, &request);
 }
@@ -292,7 +291,7 @@ int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t 
     }
     struct queue *queue = NULL;
     int r = check_gemms(client, gemms, n);
-    r = r != 0 ? r : queue_for(client, gemms[0].weight->device_index, &queue);
+    r = r != 0 ? r : submit_queue_for(client, gemms[0].weight->device_index, &queue);
     if (r != 0) {
         return r;
     }

@@ -1,11 +1,31 @@
 /* main.c - argv, wiring and exit code. */
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "daemon/keeper/keeper.h"
 #include "daemon/server/cmdline.h"
 #include "daemon/server/exit_code.h"
 #include "daemon/server/log_sink.h"
 #include "daemon/server/server.h"
+
+/* By the path at which this program lies now: after an upgrade that is another program. */
+static int keep(int argc, char **argv)
+{
+    char program[PATH_MAX];
+    char **kept_argv = calloc((size_t)argc + 2, sizeof(*kept_argv));
+    if (kept_argv == NULL || realpath("/proc/self/exe", program) == NULL) {
+        free(kept_argv);
+        return EXIT_CODE_FAILED;
+    }
+    char kept[] = CMDLINE_KEPT;
+    memcpy(kept_argv, argv, (size_t)argc * sizeof(*argv));
+    kept_argv[argc] = kept;
+    int code = keeper_run(program, kept_argv);
+    free(kept_argv);
+    return code;
+}
 
 int main(int argc, char **argv)
 {
@@ -21,10 +41,10 @@ int main(int argc, char **argv)
         config_finish(&config);
         return r > 0 ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
     }
-    enum exit_code code = EXIT_CODE_DONE;
+    int code = EXIT_CODE_DONE;
     if (!cmdline.is_check_only) {
         log_sink_install();
-        code = server_run(&config, &cmdline);
+        code = cmdline.is_keeper ? keep(argc, argv) : (int)server_run(&config, &cmdline);
     }
     config_finish(&config);
     return code;

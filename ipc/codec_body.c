@@ -8,6 +8,7 @@ static void put_model(struct arena *arena, const struct msg_model *model, Gemmd_
     wire->path = codec_put_text(arena, model->path);
     wire->device = codec_put_text(arena, model->device);
     wire->state = codec_put_text(arena, model->state);
+    wire->origin = codec_put_text(arena, model->origin);
     wire->generation = model->generation;
     wire->n_weights = model->n_weights;
     wire->packed_bytes = model->packed_bytes;
@@ -23,6 +24,7 @@ static void take_model(struct codec_reader *reader, const Gemmd__Wire__Model *wi
     CODEC_TAKE_TEXT(reader, model->path, wire->path, "model.path");
     CODEC_TAKE_TEXT(reader, model->device, wire->device, "model.device");
     CODEC_TAKE_TEXT(reader, model->state, wire->state, "model.state");
+    CODEC_TAKE_TEXT(reader, model->origin, wire->origin, "model.origin");
     model->generation = wire->generation;
     model->n_weights = wire->n_weights;
     model->packed_bytes = wire->packed_bytes;

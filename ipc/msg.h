@@ -89,6 +89,7 @@ struct msg_model {
     char path[MSG_PATH_BYTES];
     char device[MSG_WORD_BYTES];
     char state[MSG_WORD_BYTES];
+    char origin[MSG_WORD_BYTES];
     uint64_t generation;
     uint32_t n_weights;
     uint64_t packed_bytes;

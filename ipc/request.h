@@ -18,6 +18,7 @@ enum request_op {
 
 enum request_flags {
     REQUEST_FLAG_NONE = 0,
+    REQUEST_FLAG_ORDERED = 1, /* through a lane only: launched when its stream says so; order.h */
 };
 
 struct request_desc {
@@ -36,16 +37,18 @@ struct request_desc {
     uint8_t op;              /* enum request_op */
     uint8_t x_dtype;         /* enum dtype: F16, BF16 or F32; or I8 or F8_E4M3, see below */
     uint8_t y_dtype;
-    uint8_t reserved0;  /* zero; refused otherwise, so that it can gain a meaning */
-    uint32_t flags;     /* enum request_flags */
-    uint32_t reserved1; /* likewise */
+    uint8_t reserved0;    /* zero; refused otherwise, so that it can gain a meaning */
+    uint32_t flags;       /* enum request_flags */
+    uint32_t order_value; /* ORDERED, else 0: what the entry's words become */
     /* Rows that come quantised bring f32 scales, one a row or one for each 128 of k, as the
      * weight's scheme has it: m rows of them, x_scale_stride_elems apart. All three are 0 for float
      * rows, and where the weight has one scale for all. */
     uint64_t x_scale_buffer_id;
     uint64_t x_scale_offset_bytes; /* multiple of 4 */
     uint64_t x_scale_stride_elems;
-    uint64_t reserved2; /* likewise */
+    uint32_t order_entry;  /* ORDERED, else 0: which words are its own; see order.h */
+    uint32_t order_stream; /* likewise; < ORDER_STREAMS_MAX: requests of one are looked at in the
+                              order in which they came */
 };
 static_assert(sizeof(struct request_desc) == 128, "a descriptor is two cache lines");
 

@@ -23,9 +23,11 @@
     X(SIDE_IMPORT_BUFFER, side_alloc_buffer)                                                       \
     X(SIDE_RELEASE_BUFFER, side_release_buffer)                                                    \
     X(SIDE_IMPORT_IPC, side_import_ipc)                                                            \
+    X(SIDE_OPEN_ORDER, side_open_lane)                                                             \
     X(SIDE_WELCOME, side_welcome)                                                                  \
     X(SIDE_LANE, side_lane)                                                                        \
     X(SIDE_BUFFER, side_buffer)                                                                    \
+    X(SIDE_ORDER, side_order)                                                                      \
     X(SIDE_REFUSED, side_refused)
 
 /* Control space for exactly SIDE_FDS_MAX fds, aligned as the kernel wants it: with one fd more the

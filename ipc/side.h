@@ -30,9 +30,11 @@ enum side_type {
     SIDE_IMPORT_BUFFER = 4,  /* with fd: sealed memfd, or VMM allocation -> SIDE_BUFFER */
     SIDE_RELEASE_BUFFER = 5, /* -> SIDE_BUFFER; memory goes when the last request using it has */
     SIDE_IMPORT_IPC = 6,     /* part of a cudaMalloc() allocation -> SIDE_BUFFER */
+    SIDE_OPEN_ORDER = 7,     /* of an open lane -> SIDE_ORDER with fds: words, device memory */
     SIDE_WELCOME = 101,
     SIDE_LANE = 102,
     SIDE_BUFFER = 103,
+    SIDE_ORDER = 104,
     SIDE_REFUSED = 199,
 };
 
@@ -65,9 +67,9 @@ struct side_welcome {
     uint64_t n_buffers_max;
 };
 
-struct side_open_lane {
+struct side_open_lane { /* also SIDE_OPEN_ORDER */
     struct side_header header;
-    uint32_t device_index; /* opening the same lane again gives the same lane */
+    uint32_t device_index; /* opening the same one again gives the same one */
     uint32_t reserved;
 };
 
@@ -120,6 +122,17 @@ struct side_buffer {
     uint8_t device_uuid[SIDE_UUID_BYTES]; /* of a GPU; zeros on host */
 };
 
+/* The words of order.h: fd 0 is the memfd; on a GPU, fd 1 is the export of the memory of `done`. */
+struct side_order {
+    struct side_header header;
+    uint32_t device_index;
+    uint32_t n_entries;
+    uint64_t done_bytes; /* of the VMM allocation; 0: the device has none */
+    uint32_t has_mps;    /* the daemon is a client of an MPS server */
+    uint32_t reserved;
+    uint8_t device_uuid[SIDE_UUID_BYTES]; /* of a GPU; zeros on host */
+};
+
 struct side_refused {
     struct side_header header;
     uint32_t status;
@@ -137,6 +150,7 @@ union side_message {
     struct side_import_ipc import_ipc;
     struct side_release_buffer release_buffer;
     struct side_buffer buffer;
+    struct side_order order;
     struct side_refused refused;
 };
 

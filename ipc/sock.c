@@ -58,13 +58,11 @@ static int open_socket(struct sock *sock, int type)
     return sock->socket == NULL ? err_raise(-errno) : 0;
 }
 
-static int bind_path(void *socket, const char *path, mode_t mode)
+/* Takes the listening fd over. */
+static int bind_fd(void *socket, const char *path, int listening_fd)
 {
     char address[ADDRESS_BYTES];
-    CLEAN_FD int fd = unix_listen(path, SOCK_STREAM, mode);
-    if (fd < 0) {
-        return fd;
-    }
+    CLEAN_FD int fd = listening_fd;
     (void)snprintf(address, sizeof(address), "ipc://%s", path);
     if (zmq_setsockopt(socket, ZMQ_USE_FD, &fd, sizeof(fd)) < 0 || zmq_bind(socket, address) < 0) {
         return err_raise(-errno);
@@ -73,7 +71,7 @@ static int bind_path(void *socket, const char *path, mode_t mode)
     return 0;
 }
 
-static int set_up_router(struct sock *sock, const char *path, mode_t mode)
+static int set_up_router(struct sock *sock)
 {
     static const struct option options[] = {
         {ZMQ_LINGER, 0},
@@ -86,22 +84,29 @@ static int set_up_router(struct sock *sock, const char *path, mode_t mode)
     if (r == 0) {
         r = set_options(sock->socket, options, ARRAY_LENGTH(options));
     }
-    if (r == 0) {
-        r = set_message_bytes_max(sock->socket, FRAME_REQUEST_BYTES_MAX);
-    }
-    return r == 0 ? bind_path(sock->socket, path, mode) : r;
+    return r == 0 ? set_message_bytes_max(sock->socket, FRAME_REQUEST_BYTES_MAX) : r;
 }
 
-int sock_bind_router(struct sock *sock, const char *path, mode_t mode)
+int sock_adopt_router(struct sock *sock, const char *path, int fd)
 {
     struct sock made = SOCK_NULL;
-    int r = set_up_router(&made, path, mode);
+    CLEAN_FD int owned = fd;
+    int r = set_up_router(&made);
+    if (r == 0) {
+        r = bind_fd(made.socket, path, steal_fd(&owned));
+    }
     if (r < 0) {
         sock_finish(&made);
         return r;
     }
     *sock = made;
     return 0;
+}
+
+int sock_bind_router(struct sock *sock, const char *path, mode_t mode)
+{
+    int fd = unix_listen(path, SOCK_STREAM, mode);
+    return fd < 0 ? fd : sock_adopt_router(sock, path, fd);
 }
 
 /* IMMEDIATE: a request is queued only for a connection that stands. Without it a send to a daemon

@@ -27,6 +27,10 @@ struct sock {
  * that reconnects is heard even if its old connection is still being torn down. */
 int sock_bind_router(struct sock *sock, const char *path, mode_t mode) GD_MUST_CHECK;
 
+/* sock_adopt_router() - the same on a socket that listens at path already, non-blocking; taken
+ * over, closed on failure too. */
+int sock_adopt_router(struct sock *sock, const char *path, int fd) GD_MUST_CHECK;
+
 /* sock_connect_dealer() - client: DEALER with routing id = token. */
 int sock_connect_dealer(struct sock *sock, const char *path, const void *token,
                         size_t n_bytes) GD_MUST_CHECK;

@@ -127,18 +127,31 @@ const struct stats_page *stats_close(const struct stats_page *page)
     return NULL;
 }
 
+/* The place of that name, or the first that is unused, or the last. */
+static uint32_t find_place(const struct stats_page *page, const char *name)
+{
+    uint32_t i = 0;
+    while (i < STATS_MODELS_MAX - 1 &&
+           atomic_load_explicit(&page->models[i].is_named, memory_order_acquire) != 0 &&
+           strcmp(page->models[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
 struct stats_model *stats_model(struct stats_page *page, const char *name)
 {
-    for (uint32_t i = 0; i < STATS_MODELS_MAX - 1; i++) {
-        struct stats_model *model = &page->models[i];
-        if (atomic_load_explicit(&model->is_named, memory_order_acquire) == 0) {
-            (void)snprintf(model->name, sizeof(model->name), "%s", name);
-            atomic_store_explicit(&model->is_named, 1, memory_order_release);
-            return model;
-        }
-        if (strcmp(model->name, name) == 0) {
-            return model;
-        }
+    uint32_t i = find_place(page, name);
+    struct stats_model *model = &page->models[i];
+    if (i < STATS_MODELS_MAX - 1 && model->name[0] == '\0') {
+        (void)snprintf(model->name, sizeof(model->name), "%s", name);
+        atomic_store_explicit(&model->is_named, 1, memory_order_release);
     }
-    return &page->models[STATS_MODELS_MAX - 1];
+    return model;
+}
+
+const struct stats_model *stats_model_find(const struct stats_page *page, const char *name)
+{
+    const struct stats_model *model = &page->models[find_place(page, name)];
+    return atomic_load_explicit(&model->is_named, memory_order_acquire) != 0 ? model : NULL;
 }

@@ -19,7 +19,7 @@
 #include "ipc/msg.h"
 
 #define STATS_MAGIC        0x53444d47u /* "GMDS" */
-#define STATS_VERSION      1u
+#define STATS_VERSION      2u
 #define STATS_FILE_NAME    "stats"
 #define STATS_DEVICES_MAX  16u
 #define STATS_MODELS_MAX   128u
@@ -27,6 +27,8 @@
 #define STATS_ROW_BUCKETS  8u  /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
 #define STATS_CODES        8u  /* by enum gk_code */
 #define STATS_ACTS         3u  /* x as it comes, as int8, as fp8 */
+#define STATS_CLOSES       5u  /* full, deadline, window, complete, idle: see enum sched_close */
+#define STATS_HOLDS        3u  /* catch_up, arrival, prefill: see enum sched_hold */
 
 struct stats_times {
     _Atomic uint64_t counts[STATS_TIME_BUCKETS]; /* not cumulative */
@@ -60,6 +62,12 @@ struct stats_worker {
     struct stats_times request;     /* taken until the last launch ended */
     struct stats_times stall;       /* a launch could have started until it did: the device was free
                                        and a request of the launch had come */
+    _Atomic uint64_t n_closed[STATS_CLOSES];      /* launches, by why they took no more */
+    _Atomic uint64_t n_holds[STATS_HOLDS];        /* decisions to wait, by what for */
+    _Atomic uint64_t hold_idle_nsec[STATS_HOLDS]; /* the device was idle because of them */
+    _Atomic uint64_t n_held;                      /* sessions that wait so; goes up and down */
+    _Atomic uint64_t n_passes;  /* orders of weights that are known; goes up and down */
+    _Atomic uint64_t n_in_step; /* sessions that share launches along them; goes up and down */
     struct stats_times kernel[STATS_CODES][STATS_ACTS][STATS_ROW_BUCKETS];
 };
 
@@ -80,6 +88,10 @@ struct stats_main {
     _Atomic uint64_t n_sessions;
     _Atomic uint64_t n_buffers;
     _Atomic uint64_t buffer_bytes;
+};
+
+/* What is resident. Written by whoever publishes or takes away a model. */
+struct stats_store {
     _Atomic uint64_t n_models;
     _Atomic uint64_t n_weights;
     _Atomic uint64_t packed_bytes;
@@ -94,6 +106,7 @@ struct stats_page {
     char daemon_version[32];
     _Atomic uint32_t n_devices; /* workers[] that are in use */
     struct stats_main main;
+    struct stats_store store;
     struct stats_worker workers[STATS_DEVICES_MAX];
     struct stats_model models[STATS_MODELS_MAX]; /* the last takes what finds no place */
 };
@@ -115,6 +128,9 @@ const struct stats_page *stats_close(const struct stats_page *page);
 /* stats_model() - the figures of that name, a place taken at its first sight. Writers: one at a
  * time. */
 struct stats_model *stats_model(struct stats_page *page, const char *name);
+
+/* stats_model_find() - the same for readers; NULL when it has no place of its own. */
+const struct stats_model *stats_model_find(const struct stats_page *page, const char *name);
 
 /* stats_read() - any thread, any process. */
 static inline uint64_t stats_read(const _Atomic uint64_t *counter)

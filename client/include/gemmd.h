@@ -337,6 +337,73 @@ GEMMD_PUBLIC int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint6
  * CANCELLED, or as it would have if it had been launched already. Errors: NOT_FOUND. */
 GEMMD_PUBLIC int gemmd_cancel(gemmd_client_t *client, gemmd_ticket_t ticket) GEMMD_MUST_CHECK;
 
+/* ---- products in stream order --------------------------------------------------------------- */
+
+/* A CUDA stream of this process as the daemon takes turns with it. The request goes to the daemon
+ * at once; the stream tells it when x is ready, and waits until y is there. The CPU does neither,
+ * and a stream that stalls holds up no one else.
+ *
+ * A product must be asked for in the order in which its work is put on the stream, not from two
+ * threads at once. A stream that is being captured into a graph is refused. */
+typedef struct gemmd_stream gemmd_stream_t;
+struct CUstream_st; /* cudaStream_t and CUstream are pointers to it */
+
+enum gemmd_order {
+    GEMMD_ORDER_AUTO = 0,   /* KERNEL where it can be, else MEMORY */
+    GEMMD_ORDER_KERNEL = 1, /* kernels that wait, under MPS only: this process and the daemon share
+                               the GPU at the same time */
+    GEMMD_ORDER_MEMORY = 2  /* stream memory operations */
+};
+
+/* gemmd_stream_open() - take turns with a stream of the GPU that the daemon knows as device_index;
+ * of its primary context, which CUDA's runtime uses. NULL is the default stream, which MEMORY
+ * cannot use. At most 64 of a client's are open on one device. Errors: UNSUPPORTED without a GPU,
+ * without MPS for KERNEL, or over ZeroMQ; INVALID_ARGUMENT for a stream of another context;
+ * NO_SPACE; NOT_FOUND; QUOTA. Return: GEMMD_OK with *ret_stream, to be given to
+ * gemmd_stream_close() before the client is closed. Blocks. The first one starts a thread that
+ * sleeps until the daemon is gone, to release what waits for it. */
+GEMMD_PUBLIC int gemmd_stream_open(gemmd_client_t *client, uint32_t device_index,
+                                   struct CUstream_st *stream, enum gemmd_order order,
+                                   gemmd_stream_t **ret_stream) GEMMD_MUST_CHECK;
+
+/* gemmd_stream_order() - which of the two it is. Threads: any. */
+GEMMD_PUBLIC enum gemmd_order gemmd_stream_order(const gemmd_stream_t *stream);
+
+/* gemmd_gemm_on_stream() - y = x W^T (+ bias) as gemmd_gemm() has it, in stream order: what was put
+ * on the stream before has written x, what is put there after reads y. Never waits for the GPU or
+ * the daemon; timeout_usec counts from when x is ready.
+ * Errors: of gemmd_submit(), at once and with nothing on the stream: BUSY when as many are in
+ * flight as can be, until some of the stream's work has ended; UNSUPPORTED while the stream is
+ * being captured. What the daemon refuses later lets the stream go on with y undefined; from then
+ * on every product on it is refused with that error, until gemmd_stream_status() has told of it. */
+GEMMD_PUBLIC int gemmd_gemm_on_stream(gemmd_stream_t *stream,
+                                      const struct gemmd_gemm *gemm) GEMMD_MUST_CHECK;
+
+/* gemmd_stream_status() - how the products on the stream ended: the first failure since the last
+ * call, which is thereby forgotten; GEMMD_OK when none of those that have ended failed. After
+ * cudaStreamSynchronize() every failure is known. Never blocks. */
+GEMMD_PUBLIC int gemmd_stream_status(gemmd_stream_t *stream) GEMMD_MUST_CHECK;
+
+/* What a kernel of the caller's needs to take a turn itself: addresses of the GPU's. A plain value,
+ * to be passed to the kernel; good until the stream is closed. */
+struct gemmd_signal {
+    uint32_t *ready;
+    const uint32_t *done;
+    const uint32_t *ended;
+    uint32_t value;
+};
+
+/* gemmd_submit_on_stream() - the same for kernels that say ready and wait themselves, by the two
+ * functions of gemmd_device.h, which saves what a kernel in between costs. Puts nothing on the
+ * stream: a kernel put there next must say that x is ready, that one or a later one must wait
+ * before y is read. A stream in GEMMD_ORDER_KERNEL only (else UNSUPPORTED); errors as above. */
+GEMMD_PUBLIC int gemmd_submit_on_stream(gemmd_stream_t *stream, const struct gemmd_gemm *gemm,
+                                        struct gemmd_signal *ret_signal) GEMMD_MUST_CHECK;
+
+/* gemmd_stream_close() - the stream's work with products in it must have ended. The CUDA stream
+ * stays the caller's. NULL is fine. */
+GEMMD_PUBLIC void gemmd_stream_close(gemmd_stream_t *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,9 +10,9 @@
 
 static json_t *model_json(const struct msg_model *model)
 {
-    return json_pack("{ss ss ss ss sI si sI sf si ss}", "name", model->name, "path", model->path,
-                     "device", model->device, "state", model->state, "generation",
-                     (json_int_t)model->generation, "weights", (int)model->n_weights,
+    return json_pack("{ss ss ss ss ss sI si sI sf si ss}", "name", model->name, "path", model->path,
+                     "device", model->device, "state", model->state, "origin", model->origin,
+                     "generation", (json_int_t)model->generation, "weights", (int)model->n_weights,
                      "packed_bytes", (json_int_t)model->packed_bytes, "load_seconds",
                      model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
                      dtype_name(model->act_dtype));

@@ -29,12 +29,19 @@ static void print_head(const json_t *document, FILE *out)
 {
     char packed[32];
     const json_t *resident = json_object_get(document, "resident");
+    const json_t *start = json_object_get(document, "start");
     (void)fprintf(out, "gemmd %s, pid %llu, %s, up %.0f s\n", text_of(document, "version"),
                   count_of(document, "pid"), text_of(document, "state"),
                   number_of(document, "uptime_seconds"));
     (void)fprintf(out, "resident: %llu models, %llu weights, %s packed\n",
                   count_of(resident, "models"), count_of(resident, "weights"),
                   bytes_of(resident, "packed_bytes", packed));
+    (void)fprintf(out, "ready in %.2f s: %llu models adopted in %.2f s, %s\n",
+                  number_of(start, "ready_seconds"), count_of(start, "adopted_models"),
+                  number_of(start, "adopt_seconds"),
+                  json_is_true(json_object_get(start, "is_kept"))
+                      ? "weights outlive the process"
+                      : "weights go with the process (no keeper, no systemd)");
 }
 
 /* Rates since the start: what a sum over the uptime can honestly say. */
@@ -68,14 +75,15 @@ static void print_models(const json_t *document, FILE *out)
     size_t i;
     json_t *model;
     char bytes[32];
-    (void)fprintf(out, "\n%-20s %-8s %-9s %4s %8s %12s %-5s\n", "MODEL", "DEVICE", "STATE", "GEN",
-                  "WEIGHTS", "PACKED", "ACT");
+    (void)fprintf(out, "\n%-20s %-8s %-9s %4s %8s %12s %-5s %-8s %8s\n", "MODEL", "DEVICE", "STATE",
+                  "GEN", "WEIGHTS", "PACKED", "ACT", "ORIGIN", "TOOK");
     json_array_foreach(json_object_get(document, "models"), i, model)
     {
-        (void)fprintf(out, "%-20s %-8s %-9s %4llu %8llu %12s %-5s\n", text_of(model, "name"),
-                      text_of(model, "device"), text_of(model, "state"),
+        (void)fprintf(out, "%-20s %-8s %-9s %4llu %8llu %12s %-5s %-8s %6.2f s\n",
+                      text_of(model, "name"), text_of(model, "device"), text_of(model, "state"),
                       count_of(model, "generation"), count_of(model, "weights"),
-                      bytes_of(model, "packed_bytes", bytes), text_of(model, "act_dtype"));
+                      bytes_of(model, "packed_bytes", bytes), text_of(model, "act_dtype"),
+                      text_of(model, "origin"), number_of(model, "load_seconds"));
     }
 }
 

@@ -61,6 +61,11 @@ bool device_is_named(const struct device *device, const char *name)
            (device->uuid[0] != '\0' && strcmp(device->uuid, name) == 0);
 }
 
+const char *device_identity(const struct device *device)
+{
+    return device->uuid[0] != '\0' ? device->uuid : device->name;
+}
+
 /* ---- regions ---- */
 
 int device_view_begin(struct device *device, const struct region *region, enum device_access access,
@@ -117,6 +122,12 @@ int device_run_alone(struct device *device, const struct gk_kernel *kernel,
         return device->ops->run_alone(device, kernel, launch, why);
     }
     return run_alone_on_host(kernel, launch);
+}
+
+int device_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why)
+{
+    return device->ops->plan != NULL ? device->ops->plan(device, problem, packed, why) : 0;
 }
 
 int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/device/fault.h"
+#include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/base/reason.h"
@@ -14,10 +15,19 @@
 
 struct device;
 
+/* A word in the device's memory that says that a launch is done; see ipc/order.h. */
+struct device_signal {
+    uint64_t address;
+    uint32_t value;
+};
+
 /* One launch of one batch. Memory belongs to the worker and stays put until the launch is done. */
 struct device_launch {
     const struct gk_kernel *kernel;
-    struct gk_launch gk; /* workspace is filled in by the device */
+    struct gk_launch gk;                 /* workspace is filled in by the device */
+    const struct device_signal *signals; /* (n_signals), written by the device behind the products,
+                                            before poll() tells; 0 on host */
+    uint32_t n_signals;
     uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
                             and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
@@ -82,10 +92,19 @@ struct device_ops {
     int (*view_end)(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why);
 
+    /* NULL: by the CPU, from region.base. See device_digest(). Any thread. */
+    int (*digest)(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why);
+
     /* Make sure that launches needing that much scratch, with rows of x of at most that size, will
      * find it. Any thread, off the submit path. */
     int (*reserve)(struct device *device, uint64_t workspace_bytes, uint64_t x_row_bytes,
                    struct reason *why);
+
+    /* Let kernels that may serve a weight find out how; see gk_kernel.plan(). NULL: none needs to.
+     * Any thread, off the submit path. */
+    int (*plan)(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why);
 
     /* Start a launch. The host device runs it to its end before it returns; a GPU returns at once.
      * -EAGAIN when launches_max are in flight. */
@@ -112,8 +131,10 @@ struct device {
     uint32_t n_threads;
     uint32_t cuda_arch; /* gk_problem.cuda_arch */
     uint32_t launches_max;
+    bool has_mps;          /* a GPU whose MPS server this process is a client of */
     uint64_t region_align; /* regions are whole multiples of it */
     double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
+    double launch_usec;    /* what the shortest launch of a chain takes */
     struct fault fault;    /* for tests */
 };
 
@@ -132,6 +153,9 @@ struct device *device_close(struct device *device); /* NULL in, NULL out */
 /* device_is_named() - is that its name or its UUID? */
 bool device_is_named(const struct device *device, const char *name);
 
+/* device_identity() - what names it in every process: a GPU's UUID, "host". */
+const char *device_identity(const struct device *device);
+
 /* device_view_begin() - CPU memory with the region's bytes (READ), or to be filled with all of them
  * (WRITE): the region itself where the CPU reaches it. Every one that succeeds is followed by
  * device_view_end() on the same thread, which puts what was written into the region. Any thread. */
@@ -140,10 +164,21 @@ int device_view_begin(struct device *device, const struct region *region, enum d
 int device_view_end(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why) GD_MUST_CHECK;
 
+/* device_digest() - the digests (n) of whole regions (n), computed where they are: on a GPU by a
+ * kernel, on host by as many threads as the device has. 0, negative errno, or STATUS_DEVICE_ERROR /
+ * DEVICE_LOST. Any thread. */
+int device_digest(struct device *device, const struct region *const *regions, uint32_t n,
+                  struct gk_digest *ret_digests, struct reason *why) GD_MUST_CHECK;
+
 /* device_run_alone() - see device_ops.run_alone; launch->workspace is filled in. 0, negative errno,
  * or a status. */
 int device_run_alone(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
+
+/* device_plan() - before the first launch of a weight: `problem` is its at one row, and its packed
+ * form is in place. What kernels are eligible may change with it. 0 or a status of the device. */
+int device_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+                struct reason *why) GD_MUST_CHECK;
 
 /* device_time() - microseconds a launch, launches back to back, the median of a few rounds; x is
  * pseudo-random. Apart from the worker's launches, which share the device meanwhile and make it

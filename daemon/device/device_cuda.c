@@ -128,6 +128,7 @@ static void describe(struct device_cuda *cuda)
     (void)cudaDriverGetVersion(&driver_version);
     (void)cuda->driver->cuDeviceGetAttribute(&has_mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED,
                                              cuda->ordinal);
+    cuda->base.has_mps = has_mps != 0;
     if (cudaGetDeviceProperties(&properties, cuda->ordinal) != cudaSuccess) {
         return;
     }
@@ -163,7 +164,9 @@ static const struct device_ops cuda_ops = {
     .region_place = cuda_region_place,
     .view_begin = cuda_view_begin,
     .view_end = cuda_view_end,
+    .digest = cuda_digest,
     .reserve = cuda_reserve,
+    .plan = cuda_plan,
     .launch = cuda_launch,
     .poll = cuda_poll,
     .run_alone = cuda_run_alone,

@@ -1,8 +1,8 @@
 /* device_cuda.h - what the files of the CUDA back end share.
  *
  * Floors, lowest first: device_cuda_driver.c (entry points, errors), device_cuda_memory.c (regions,
- * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_launch.c,
- * device_cuda_trial.c, device_cuda.c.
+ * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_digest.c,
+ * device_cuda_launch.c, device_cuda_trial.c, device_cuda.c.
  *
  * The runtime is linked statically; the driver is never linked: what only it offers (VMM, stream
  * memory operations, UUIDs) comes from cudaGetDriverEntryPointByVersion(), so that the daemon
@@ -40,7 +40,7 @@
     X(cuMemRelease)                                                                                \
     X(cuMemSetAccess)                                                                              \
     X(cuMemUnmap)                                                                                  \
-    X(cuStreamWriteValue32)
+    X(cuStreamBatchMemOp)
 
 struct cuda_driver {
 #define CUDA_DRIVER_X(name) __typeof__(&name) name;
@@ -173,10 +173,18 @@ int cuda_region_import_ipc(struct device *device, const struct device_ipc *ipc,
 /* cuda_region_free() - of every kind. */
 void cuda_region_free(struct device *device, struct region *region);
 
+/* ---- device_cuda_digest.c ---- */
+
+/* cuda_digest() - see device.h. */
+int cuda_digest(struct device *device, const struct region *const *regions, uint32_t n,
+                struct gk_digest *ret_digests, struct reason *why);
+
 /* ---- device_cuda_launch.c ---- */
 
-/* cuda_launch(), cuda_poll(), cuda_run_alone() - see device.h. */
+/* cuda_launch(), cuda_poll(), cuda_run_alone(), cuda_plan() - see device.h. */
 int cuda_launch(struct device *device, struct device_launch *launch);
+int cuda_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+              struct reason *why);
 struct device_launch *cuda_poll(struct device *device);
 int cuda_run_alone(struct device *device, const struct gk_kernel *kernel, struct gk_launch *launch,
                    struct reason *why);

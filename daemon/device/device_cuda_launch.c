@@ -102,15 +102,29 @@ static int enqueue_kernel(struct device_cuda *cuda, const struct device_launch *
     return error == cudaSuccess ? 0 : cuda_fail(cuda, error, launch->kernel->name, NULL);
 }
 
-/* Append the launch and its ticket to the stream. 0 or a status. */
+/* Behind everything that was written before it. */
+static CUstreamBatchMemOpParams write_of(CUdeviceptr address, uint32_t value)
+{
+    return (CUstreamBatchMemOpParams){.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                                                     .address = address,
+                                                     .value = value,
+                                                     .flags = CU_STREAM_WRITE_VALUE_DEFAULT}};
+}
+
+/* Append the launch, the clients' signals and its ticket to the stream. 0 or a status. */
 static int enqueue(struct device_cuda *cuda, const struct device_launch *launch, uint32_t ticket)
 {
     int r = enqueue_kernel(cuda, launch);
     if (r != 0) {
         return r;
     }
-    CUresult error = cuda->driver->cuStreamWriteValue32(cuda->stream, cuda->flag_address, ticket,
-                                                        CU_STREAM_WRITE_VALUE_DEFAULT);
+    CUstreamBatchMemOpParams writes[GK_BATCH_ROWS_MAX + 1];
+    uint32_t n_writes = 0;
+    for (uint32_t i = 0; i < launch->n_signals; i++) {
+        writes[n_writes++] = write_of(launch->signals[i].address, launch->signals[i].value);
+    }
+    writes[n_writes] = write_of(cuda->flag_address, ticket);
+    CUresult error = cuda->driver->cuStreamBatchMemOp(cuda->stream, n_writes + 1, writes, 0);
     return error == CUDA_SUCCESS ? 0 : cuda_fail_driver(cuda, error, "a launch's end", NULL);
 }
 
@@ -302,6 +316,21 @@ static int load_kernels(struct device_cuda *cuda, struct reason *why)
     return 0;
 }
 
+int cuda_plan(struct device *device, const struct gk_problem *problem, const void *packed,
+              struct reason *why)
+{
+    struct device_cuda *cuda = cuda_of(device);
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    int r = cuda_enter(cuda, why);
+    for (uint32_t i = 0; r == 0 && i < n_kernels; i++) {
+        cudaError_t error =
+            kernels[i]->plan != NULL ? (cudaError_t)kernels[i]->plan(problem, packed) : cudaSuccess;
+        r = error == cudaSuccess ? 0 : cuda_fail(cuda, error, kernels[i]->name, why);
+    }
+    return r;
+}
+
 int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
 {
     cudaError_t error = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
@@ -309,6 +338,7 @@ int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
         return cuda_fail(cuda, error, "making a stream", why);
     }
     error = (cudaError_t)gk_cuda_stage_load();
+    error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_digest_load();
     if (error != cudaSuccess) {
         return cuda_fail(cuda, error, "loading code", why);
     }

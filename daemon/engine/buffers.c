@@ -165,6 +165,11 @@ uint64_t buffer_origin(const struct buffer *buffer)
     return buffer->place.origin;
 }
 
+const struct device *buffer_device(const struct buffer *buffer)
+{
+    return buffer->device;
+}
+
 bool buffer_is_cpu_memory(const struct buffer *buffer)
 {
     return buffer->place.is_cpu_memory;

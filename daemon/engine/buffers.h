@@ -41,6 +41,9 @@ struct buffer *buffer_unref(struct buffer *buffer);
 bool buffers_share_memory(const struct buffer *a, const struct buffer *b);
 uint64_t buffer_origin(const struct buffer *buffer);
 
+/* buffer_device() - the one that reaches it at its address; no other does. */
+const struct device *buffer_device(const struct buffer *buffer);
+
 /* buffer_is_cpu_memory() - does it lie in CPU memory, whatever device reads it? */
 bool buffer_is_cpu_memory(const struct buffer *buffer);
 

@@ -24,8 +24,20 @@ struct quota {
     struct list accounts;
     uint32_t n_accounts;
     uint64_t held[QUOTA_KINDS];
+    uint64_t refused_user[QUOTA_KINDS];
+    uint64_t refused_all[QUOTA_KINDS];
 };
 
+const char *quota_kind_name(enum quota_kind kind)
+{
+    static const char *const names[QUOTA_KINDS] = {[QUOTA_SESSIONS] = "sessions",
+                                                   [QUOTA_BUFFERS] = "buffers",
+                                                   [QUOTA_BYTES] = "buffer_bytes",
+                                                   [QUOTA_FDS] = "fds"};
+    return names[kind];
+}
+
+/* As a sentence has them. */
 static const char *const kind_names[QUOTA_KINDS] = {
     [QUOTA_SESSIONS] = "sessions",
     [QUOTA_BUFFERS] = "buffers",
@@ -108,20 +120,25 @@ static int find_excess(const uint64_t held[QUOTA_KINDS], const uint64_t amounts[
 static int check_amounts(const struct quota_account *account, const uint64_t amounts[QUOTA_KINDS],
                          struct reason *why)
 {
-    const struct quota *quota = account->quota;
+    struct quota *quota = account->quota;
     int kind = find_excess(account->held, amounts, quota->limits.per_user);
     if (kind != QUOTA_KINDS) {
-        return reason_set(why, STATUS_QUOTA, "%llu more %s: uid %u holds %llu of %llu",
+        quota->refused_user[kind]++;
+        return reason_set(why, STATUS_QUOTA,
+                          "%llu more %s: uid %u holds %llu of %llu (user_%s_max)",
                           (unsigned long long)amounts[kind], kind_names[kind],
                           (unsigned)account->uid, (unsigned long long)account->held[kind],
-                          (unsigned long long)quota->limits.per_user[kind]);
+                          (unsigned long long)quota->limits.per_user[kind],
+                          quota_kind_name((enum quota_kind)kind));
     }
     kind = find_excess(quota->held, amounts, quota->limits.total);
     if (kind != QUOTA_KINDS) {
-        return reason_set(why, STATUS_QUOTA, "%llu more %s: all users together hold %llu of %llu",
-                          (unsigned long long)amounts[kind], kind_names[kind],
-                          (unsigned long long)quota->held[kind],
-                          (unsigned long long)quota->limits.total[kind]);
+        quota->refused_all[kind]++;
+        return reason_set(
+            why, STATUS_QUOTA, "%llu more %s: all users together hold %llu of %llu (total_%s_max)",
+            (unsigned long long)amounts[kind], kind_names[kind],
+            (unsigned long long)quota->held[kind], (unsigned long long)quota->limits.total[kind],
+            quota_kind_name((enum quota_kind)kind));
     }
     return 0;
 }
@@ -174,6 +191,17 @@ void quota_give(struct quota_charge *charge)
     drop_if_unused(account);
     (void)pthread_mutex_unlock(&quota->mutex);
     *charge = QUOTA_CHARGE_NULL;
+}
+
+void quota_refusals(struct quota *quota, uint64_t ret_user[QUOTA_KINDS],
+                    uint64_t ret_all[QUOTA_KINDS])
+{
+    (void)pthread_mutex_lock(&quota->mutex);
+    for (int kind = 0; kind < QUOTA_KINDS; kind++) {
+        ret_user[kind] = quota->refused_user[kind];
+        ret_all[kind] = quota->refused_all[kind];
+    }
+    (void)pthread_mutex_unlock(&quota->mutex);
 }
 
 void quota_totals(struct quota *quota, uint64_t ret_held[QUOTA_KINDS], uint32_t *ret_n_accounts)

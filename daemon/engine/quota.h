@@ -35,11 +35,20 @@ struct quota *quota_free(struct quota *quota); /* all charges must be back */
 /* quota_set_limits() - for what is taken from now on; what is held stays, be it over them. */
 void quota_set_limits(struct quota *quota, const struct quota_limits *limits);
 
-/* quota_take() - all amounts or none. 0, -ENOMEM, or STATUS_QUOTA naming kind, amount, held, limit.
- */
+/* quota_take() - all amounts or none. 0, -ENOMEM, or STATUS_QUOTA naming kind, amount, held, limit
+ * and the option that sets it: user_KIND_max or total_KIND_max. */
 int quota_take(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],
                struct quota_charge *ret_charge, struct reason *why) GD_MUST_CHECK;
 void quota_give(struct quota_charge *charge); /* leaves QUOTA_CHARGE_NULL; safe on it */
+
+/* quota_kind_name() - as options and figures spell it: "sessions", "buffers", "buffer_bytes",
+ * "fds".
+ */
+const char *quota_kind_name(enum quota_kind kind);
+
+/* quota_refusals() - how many quota_take() met a limit of one user, and of all, by kind. */
+void quota_refusals(struct quota *quota, uint64_t ret_user[QUOTA_KINDS],
+                    uint64_t ret_all[QUOTA_KINDS]);
 
 /* quota_totals() - what all users hold together, and how many they are. */
 void quota_totals(struct quota *quota, uint64_t ret_held[QUOTA_KINDS], uint32_t *ret_n_accounts);

@@ -26,11 +26,13 @@ static int check_form(const struct request_desc *desc, struct reason *why)
     if (desc->op != REQUEST_OP_GEMM) {
         return reason_set(why, STATUS_UNSUPPORTED, "op %u is not known", desc->op);
     }
-    if (desc->flags != REQUEST_FLAG_NONE) {
+    if ((desc->flags & ~(uint32_t)REQUEST_FLAG_ORDERED) != 0) {
         return reason_set(why, STATUS_UNSUPPORTED, "flags 0x%" PRIx32 " are not known",
                           desc->flags);
     }
-    if (desc->reserved0 != 0 || desc->reserved1 != 0 || desc->reserved2 != 0) {
+    bool has_order_fields =
+        desc->order_value != 0 || desc->order_entry != 0 || desc->order_stream != 0;
+    if (desc->reserved0 != 0 || (desc->flags == REQUEST_FLAG_NONE && has_order_fields)) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     }
     return 0;
@@ -141,7 +143,22 @@ static int check_geometry(struct matrix *matrix, struct reason *why)
     return 0;
 }
 
-static int check_range(struct matrix *matrix, struct buffers *buffers, struct reason *why)
+static int check_device(const struct matrix *matrix, const struct device *device,
+                        struct reason *why)
+{
+    const struct device *other = buffer_device(matrix->buffer);
+    if (other == device) {
+        return 0;
+    }
+    return reason_set(why, STATUS_INVALID_ARGUMENT,
+                      "%s is in buffer %" PRIu64 " of device %" PRIu32
+                      " (%s), the weight on device %" PRIu32 " (%s): use a buffer of that device",
+                      matrix->name, matrix->buffer_id, other->index, other->name, device->index,
+                      device->name);
+}
+
+static int check_range(struct matrix *matrix, struct buffers *buffers, const struct device *device,
+                       struct reason *why)
 {
     void *base;
     uint64_t size_bytes;
@@ -149,6 +166,10 @@ static int check_range(struct matrix *matrix, struct buffers *buffers, struct re
     if (matrix->buffer == NULL) {
         return reason_set(why, STATUS_NOT_FOUND, "the session has no buffer %" PRIu64 " for %s",
                           matrix->buffer_id, matrix->name);
+    }
+    int r = check_device(matrix, device, why);
+    if (r != 0) {
+        return r;
     }
     if (matrix->end_bytes > size_bytes) {
         return reason_set(
@@ -187,23 +208,25 @@ struct matrices {
     struct matrix x_scale;
 };
 
-static int check_matrix(struct matrix *matrix, struct buffers *buffers, struct reason *why)
+static int check_matrix(struct matrix *matrix, struct buffers *buffers, const struct device *device,
+                        struct reason *why)
 {
     if (matrix->n_columns == 0) {
         return 0;
     }
     int r = check_geometry(matrix, why);
-    return r != 0 ? r : check_range(matrix, buffers, why);
+    return r != 0 ? r : check_range(matrix, buffers, device, why);
 }
 
-static int check_matrices(struct matrices *all, struct buffers *buffers, struct reason *why)
+static int check_matrices(struct matrices *all, struct buffers *buffers,
+                          const struct device *device, struct reason *why)
 {
-    int r = check_matrix(&all->x, buffers, why);
+    int r = check_matrix(&all->x, buffers, device, why);
     if (r == 0) {
-        r = check_matrix(&all->y, buffers, why);
+        r = check_matrix(&all->y, buffers, device, why);
     }
     if (r == 0) {
-        r = check_matrix(&all->x_scale, buffers, why);
+        r = check_matrix(&all->x_scale, buffers, device, why);
     }
     if (r == 0) {
         r = check_disjoint(&all->x, &all->y, why);
@@ -248,7 +271,7 @@ static int check_memory(const struct request_desc *desc, struct buffers *buffers
                         struct checked *checked, struct reason *why)
 {
     struct matrices all = matrices_of(desc, checked->weight);
-    int r = check_matrices(&all, buffers, why);
+    int r = check_matrices(&all, buffers, checked->weight->device, why);
     checked->x_buffer = all.x.buffer;
     checked->y_buffer = all.y.buffer;
     checked->x_scale_buffer = all.x_scale.buffer;

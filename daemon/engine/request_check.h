@@ -26,11 +26,11 @@ struct checked {
 
 /* request_check() - Rules, each with its numbers in the sentence: op, reserved fields and flags
  * known; types among F32, F16, BF16, and for x I8 and F8_E4M3; weight there, on this device, n and
- * k as believed; x quantised only as the weight's activations are, with scales just where the
- * scheme has them; m <= rows_max; strides >= the columns (for m > 1); offsets multiples of the
- * element size; last byte within the buffer, all sums checked for overflow; output disjoint from
- * input. m = 0 checks the weight and the types and acquires no buffer. Return: 0, STATUS_NOT_FOUND,
- * STATUS_INVALID_ARGUMENT, STATUS_UNSUPPORTED. */
+ * k as believed; buffers of this device; x quantised only as the weight's activations are, with
+ * scales just where the scheme has them; m <= rows_max; strides >= the columns (for m > 1); offsets
+ * multiples of the element size; last byte within the buffer, all sums checked for overflow; output
+ * disjoint from input. m = 0 checks the weight and the types and acquires no buffer. Return: 0,
+ * STATUS_NOT_FOUND, STATUS_INVALID_ARGUMENT, STATUS_UNSUPPORTED. */
 int request_check(const struct request_desc *desc, struct store *store, struct buffers *buffers,
                   const struct device *device, uint32_t rows_max, struct checked *ret_checked,
                   struct reason *why) GD_MUST_CHECK;

@@ -1,94 +1,27 @@
-/* sched.c - natural batching with two rings of turns.
+/* sched.c - events in, decisions out; see sched.h for the rules and sched_internal.h for the
+ * floors.
  *
- *   sched.turns -> weight queue -> weight queue ...        whose launch is next
- *                    |
- *                  streams -> stream -> stream ...         whose request is next in that launch
- *                               |
- *                             items, oldest first          of one session for one weight
- *
- * Only queues and streams with items exist; each comes from a pool of items_max, since there can be
- * no more of them than items. Both are found by one hash table of streams and one of queues.
- *
- * A queue that was served goes to the end of the turns; a stream that was served goes to the end of
- * its queue, one that was passed over (its next request did not fit, or is of another class) keeps
- * its place at the front, where the first stream always gets its request into the launch. */
-#include "daemon/engine/sched.h"
+ * The next launch is given out while the one before it still runs, so that the device finds it in
+ * time, but only COMMIT_NSEC before that one should end: until then requests may come that share
+ * it. What a launch takes is known from earlier ones of its weight; where none has run, the next is
+ * given out at once. */
+#include "daemon/engine/sched_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/num.h"
 
-#include "daemon/engine/hash.h"
+#define COMMIT_NSEC (10u * (uint64_t)CLOCK_NSEC_PER_USEC)
 
-struct sched_queue {
-    uint64_t weight_key;
-    struct list in_turns; /* or in the pool of free queues */
-    struct list in_bucket;
-    struct list streams;
-};
+/* An item whose deadline, by when it must be launched, is nearer than this goes first. */
+#define URGENT_NSEC (20u * (uint64_t)CLOCK_NSEC_PER_USEC)
 
-struct sched_stream {
-    struct sched_queue *queue;
-    uint64_t session_id;
-    struct list in_queue; /* or in the pool of free streams */
-    struct list in_bucket;
-    struct list items;
-};
-
-struct sched {
-    struct sched_limits limits;
-    uint32_t n_queued;
-    struct list turns;
-    struct deadlines deadlines;
-    uint32_t n_buckets; /* a power of two */
-    struct list *queue_buckets;
-    struct list *stream_buckets;
-    struct sched_queue *queues;
-    struct sched_stream *streams;
-    struct list free_queues;
-    struct list free_streams;
-};
-
-/* A launch while it is being filled. */
-struct filling {
-    struct sched_item **items;
-    uint32_t n_items;
-    uint32_t n_rows;
-    uint32_t class_key;
-};
+#define RINGS_MAX 64u
 
 /* ---- setting up ---- */
-
-static uint32_t buckets_for(uint32_t n)
-{
-    uint32_t n_buckets = 16;
-    while (n_buckets < n && n_buckets < 1u << 30) {
-        n_buckets *= 2;
-    }
-    return n_buckets;
-}
-
-static struct list *buckets_new(uint32_t n)
-{
-    struct list *buckets = calloc(n, sizeof(*buckets));
-    for (uint32_t i = 0; buckets != NULL && i < n; i++) {
-        list_init(&buckets[i]);
-    }
-    return buckets;
-}
-
-static void fill_pools(struct sched *sched)
-{
-    for (uint32_t i = 0; i < sched->limits.items_max; i++) {
-        list_init(&sched->queues[i].in_bucket);
-        list_init(&sched->queues[i].streams);
-        list_append(&sched->free_queues, &sched->queues[i].in_turns);
-        list_init(&sched->streams[i].in_bucket);
-        list_init(&sched->streams[i].items);
-        list_append(&sched->free_streams, &sched->streams[i].in_queue);
-    }
-}
 
 int sched_new(const struct sched_limits *limits, struct sched **ret_sched)
 {
@@ -100,21 +33,18 @@ int sched_new(const struct sched_limits *limits, struct sched **ret_sched)
         return err_raise(-ENOMEM);
     }
     sched->limits = *limits;
-    list_init(&sched->turns);
-    list_init(&sched->free_queues);
-    list_init(&sched->free_streams);
-    sched->n_buckets = buckets_for(limits->items_max);
-    sched->queue_buckets = buckets_new(sched->n_buckets);
-    sched->stream_buckets = buckets_new(sched->n_buckets);
-    sched->queues = calloc(limits->items_max, sizeof(*sched->queues));
-    sched->streams = calloc(limits->items_max, sizeof(*sched->streams));
-    int r = deadlines_init(&sched->deadlines, limits->items_max);
-    if (r != 0 || sched->queue_buckets == NULL || sched->stream_buckets == NULL ||
-        sched->queues == NULL || sched->streams == NULL) {
-        (void)sched_free(sched);
-        return err_raise(-ENOMEM);
+    list_init(&sched->prefills);
+    for (uint32_t i = 0; i < SCHED_PRIORITIES; i++) {
+        list_init(&sched->active[i]);
     }
-    fill_pools(sched);
+    const struct route_limits route_limits = {limits->weights_max, limits->edges_max, RINGS_MAX};
+    int r = route_new(&route_limits, &sched->routes);
+    r = r != 0 ? r : deadlines_init(&sched->deadlines, limits->items_max);
+    r = r != 0 ? r : sched_queues_init(sched);
+    if (r != 0) {
+        (void)sched_free(sched);
+        return r;
+    }
     *ret_sched = sched;
     return 0;
 }
@@ -122,91 +52,75 @@ int sched_new(const struct sched_limits *limits, struct sched **ret_sched)
 struct sched *sched_free(struct sched *sched)
 {
     if (sched != NULL) {
+        sched_queues_finish(sched);
         deadlines_finish(&sched->deadlines);
-        free(sched->queue_buckets);
-        free(sched->stream_buckets);
-        free(sched->queues);
-        free(sched->streams);
+        (void)route_free(sched->routes);
         free(sched);
     }
     return NULL;
 }
 
-/* ---- queues and streams ---- */
-
-static struct sched_queue *queue_get(struct sched *sched, uint64_t weight_key)
+void sched_join(struct sched *sched, struct sched_session *session)
 {
-    struct list *bucket = &sched->queue_buckets[hash_mix(weight_key) & (sched->n_buckets - 1)];
-    list_for_each (node, bucket) {
-        struct sched_queue *queue = LIST_OWNER(node, struct sched_queue, in_bucket);
-        if (queue->weight_key == weight_key) {
-            return queue;
-        }
+    list_init(&session->in_active);
+    list_init(&session->streams);
+    list_init(&session->queued);
+    route_join(sched->routes, &session->walker);
+}
+
+void sched_leave(struct sched *sched, struct sched_session *session)
+{
+    GD_ASSERT(list_is_empty(&session->streams) && session->walker.n_open == 0);
+    route_leave(sched->routes, &session->walker);
+    sched->hold_until_nsec = 0;
+}
+
+/* ---- requests come and go ---- */
+
+/* The device had nothing to do because of a hold; that is over. */
+static void end_idleness(struct sched *sched, uint64_t now_nsec)
+{
+    if (sched->idle_since_nsec != 0) {
+        sched->stats.idle_nsec[sched->idle_hold] += now_nsec - sched->idle_since_nsec;
+        sched->idle_since_nsec = 0;
     }
-    struct list *node = list_pop(&sched->free_queues);
-    GD_ASSERT(node != NULL);
-    struct sched_queue *queue = LIST_OWNER(node, struct sched_queue, in_turns);
-    queue->weight_key = weight_key;
-    list_append(bucket, &queue->in_bucket);
-    list_append(&sched->turns, &queue->in_turns);
-    return queue;
 }
 
-static struct sched_stream *stream_get(struct sched *sched, struct sched_queue *queue,
-                                       uint64_t session_id)
+static bool is_prefill(const struct sched *sched, const struct sched_item *item)
 {
-    uint64_t hash = hash_mix(queue->weight_key ^ hash_mix(session_id));
-    struct list *bucket = &sched->stream_buckets[hash & (sched->n_buckets - 1)];
-    list_for_each (node, bucket) {
-        struct sched_stream *stream = LIST_OWNER(node, struct sched_stream, in_bucket);
-        if (stream->queue == queue && stream->session_id == session_id) {
-            return stream;
-        }
+    return item->n_rows > sched->limits.rows_max;
+}
+
+/* With the table of weights full everything is learned anew; queues that exist need their nodes. */
+static struct route_node *node_of(struct sched *sched, uint64_t weight_key)
+{
+    struct route_node *node = route_node(sched->routes, weight_key);
+    if (node != NULL) {
+        return node;
     }
-    struct list *node = list_pop(&sched->free_streams);
-    GD_ASSERT(node != NULL);
-    struct sched_stream *stream = LIST_OWNER(node, struct sched_stream, in_queue);
-    stream->queue = queue;
-    stream->session_id = session_id;
-    list_append(bucket, &stream->in_bucket);
-    list_append(&queue->streams, &stream->in_queue);
-    return stream;
-}
-
-/* Give back the queue if nothing is left in it; true if it was. */
-static bool queue_drop_if_empty(struct sched *sched, struct sched_queue *queue)
-{
-    if (!list_is_empty(&queue->streams)) {
-        return false;
+    route_forget(sched->routes);
+    for (uint32_t i = 0; i < SCHED_FLIGHTS_MAX; i++) {
+        sched->flights[i].node = NULL;
     }
-    list_remove(&queue->in_bucket);
-    list_remove(&queue->in_turns);
-    list_append(&sched->free_queues, &queue->in_turns);
-    return true;
-}
-
-static bool stream_drop_if_empty(struct sched *sched, struct sched_stream *stream)
-{
-    if (!list_is_empty(&stream->items)) {
-        return false;
+    list_for_each (in_all, &sched->all_queues) {
+        struct sched_queue *queue = LIST_OWNER(in_all, struct sched_queue, in_all);
+        queue->node = route_node(sched->routes, queue->weight_key);
     }
-    list_remove(&stream->in_bucket);
-    list_remove(&stream->in_queue);
-    list_append(&sched->free_streams, &stream->in_queue);
-    return true;
+    return route_node(sched->routes, weight_key);
 }
 
-/* Unlink a queued item from its stream and the deadlines; the caller drops what is empty then. */
-static void unlink_item(struct sched *sched, struct sched_item *item, enum sched_state state)
+static void learn_arrival(struct sched *sched, struct sched_item *item, struct route_node *node,
+                          uint64_t now_nsec)
 {
-    list_remove(&item->in_stream);
-    deadlines_remove(&sched->deadlines, &item->deadline);
-    item->stream = NULL;
-    item->state = state;
-    sched->n_queued--;
+    struct sched_session *session = item->session;
+    session->priority = list_is_empty(&session->in_active) ? item->priority : session->priority;
+    session->hold_nsec_max = item->hold_nsec_max;
+    session->class_key = item->class_key;
+    route_arrive(sched->routes, &session->walker, is_prefill(sched, item) ? NULL : node, now_nsec);
+    if (session->walker.ring != NULL && sched->limits.mode == SCHED_RENDEZVOUS) {
+        rendezvous_plan(session->walker.ring);
+    }
 }
-
-/* ---- events ---- */
 
 enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_t now_nsec)
 {
@@ -214,9 +128,16 @@ enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_
     if (sched->n_queued == sched->limits.items_max) {
         return SCHED_FULL;
     }
-    struct sched_queue *queue = queue_get(sched, item->weight_key);
-    item->stream = stream_get(sched, queue, item->session_id);
-    list_append(&item->stream->items, &item->in_stream);
+    struct route_node *node = node_of(sched, item->weight_key);
+    learn_arrival(sched, item, node, now_nsec);
+    item->stream = NULL;
+    list_init(&item->in_session);
+    if (is_prefill(sched, item)) {
+        list_append(&sched->prefills, &item->in_stream);
+    } else {
+        sched_enqueue(sched, item, node);
+        prefill_seen(sched, now_nsec);
+    }
     item->deadline = (struct deadline){item->deadline_nsec, DEADLINES_NOWHERE};
     if (item->deadline_nsec != 0) {
         deadlines_add(&sched->deadlines, &item->deadline);
@@ -224,25 +145,37 @@ enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_
     item->arrival_nsec = now_nsec;
     item->state = SCHED_QUEUED;
     sched->n_queued++;
+    sched->hold_until_nsec = 0;
     return SCHED_PUSHED;
 }
 
-void sched_done(struct sched *sched, struct sched_item *item)
+void sched_done(struct sched *sched, struct sched_item *item, uint64_t now_nsec)
 {
-    (void)sched;
     GD_ASSERT(item->state == SCHED_TAKEN);
     item->state = SCHED_OUTSIDE;
+    route_complete(&item->session->walker, now_nsec);
+    sched->hold_until_nsec = 0;
 }
 
-bool sched_cancel(struct sched *sched, struct sched_item *item)
+void sched_again(struct sched *sched, struct sched_item *item)
+{
+    GD_ASSERT(item->state == SCHED_TAKEN && is_prefill(sched, item));
+    item->state = SCHED_QUEUED;
+    list_append(&sched->prefills, &item->in_stream);
+    sched->n_queued++;
+    sched->hold_until_nsec = 0;
+}
+
+bool sched_cancel(struct sched *sched, struct sched_item *item, uint64_t now_nsec)
 {
     if (item->state != SCHED_QUEUED) {
         return false;
     }
-    struct sched_stream *stream = item->stream;
-    unlink_item(sched, item, SCHED_OUTSIDE);
-    if (stream_drop_if_empty(sched, stream)) {
-        (void)queue_drop_if_empty(sched, stream->queue);
+    sched_unlink(sched, item, SCHED_OUTSIDE);
+    route_complete(&item->session->walker, now_nsec);
+    sched->hold_until_nsec = 0;
+    if (sched->n_queued == 0) {
+        end_idleness(sched, now_nsec);
     }
     return true;
 }
@@ -254,7 +187,7 @@ struct sched_item *sched_expired(struct sched *sched, uint64_t now_nsec)
         return NULL;
     }
     struct sched_item *item = LIST_OWNER(first, struct sched_item, deadline);
-    (void)sched_cancel(sched, item);
+    (void)sched_cancel(sched, item, now_nsec);
     return item;
 }
 
@@ -264,68 +197,204 @@ uint64_t sched_deadline(const struct sched *sched)
     return first == NULL ? UINT64_MAX : first->at_nsec;
 }
 
+struct sched_item *sched_any(struct sched *sched, uint64_t now_nsec)
+{
+    struct sched_item *item = NULL;
+    if (!list_is_empty(&sched->prefills)) {
+        item = LIST_OWNER(sched->prefills.next, struct sched_item, in_stream);
+    } else if (!list_is_empty(&sched->all_queues)) {
+        struct sched_queue *queue = LIST_OWNER(sched->all_queues.next, struct sched_queue, in_all);
+        struct sched_stream *stream =
+            LIST_OWNER(queue->streams.next, struct sched_stream, in_queue);
+        item = LIST_OWNER(stream->items.next, struct sched_item, in_stream);
+    }
+    if (item != NULL) {
+        (void)sched_cancel(sched, item, now_nsec);
+    }
+    return item;
+}
+
 uint32_t sched_queued(const struct sched *sched)
 {
     return sched->n_queued;
 }
 
+/* ---- launches ---- */
+
+static void take_off(struct sched *sched, const struct sched_flight *flight, uint64_t now_nsec)
+{
+    GD_ASSERT(sched->n_flights < SCHED_FLIGHTS_MAX);
+    uint32_t i = (sched->i_first_flight + sched->n_flights++) % SCHED_FLIGHTS_MAX;
+    sched->flights[i] = *flight;
+    sched->free_nsec = num_max(sched->free_nsec, now_nsec) + flight->expected_nsec;
+}
+
+/* The launches in flight have changed: when should the device be through with them? */
+static void expect_free(struct sched *sched, uint64_t now_nsec)
+{
+    sched->free_nsec = now_nsec;
+    for (uint32_t i = 0; i < sched->n_flights; i++) {
+        sched->free_nsec +=
+            sched->flights[(sched->i_first_flight + i) % SCHED_FLIGHTS_MAX].expected_nsec;
+    }
+    sched->hold_until_nsec = 0;
+}
+
+void sched_ended(struct sched *sched, uint64_t now_nsec, uint64_t run_nsec)
+{
+    GD_ASSERT(sched->n_flights > 0);
+    const struct sched_flight *flight = &sched->flights[sched->i_first_flight];
+    if (run_nsec > 0 && flight->node != NULL) {
+        cost_learn(&flight->node->cost, flight->n_rows, run_nsec);
+    }
+    if (flight->is_chunk) {
+        prefill_ended(sched, flight, now_nsec, run_nsec);
+    } else {
+        prefill_seen(sched, now_nsec);
+    }
+    sched->i_first_flight = (sched->i_first_flight + 1) % SCHED_FLIGHTS_MAX;
+    sched->n_flights--;
+    expect_free(sched, now_nsec);
+}
+
+void sched_failed(struct sched *sched, uint64_t now_nsec)
+{
+    GD_ASSERT(sched->n_flights > 0);
+    sched->n_flights--;
+    expect_free(sched, now_nsec);
+}
+
 /* ---- decisions ---- */
 
-static bool fits(const struct sched *sched, const struct filling *filling,
-                 const struct sched_item *item)
+/* Until when the item with the earliest deadline can wait; UINT64_MAX: there is none. */
+static uint64_t urgent_nsec(const struct sched *sched)
 {
-    if (filling->n_items == 0) {
-        return true;
+    const struct deadline *first = deadlines_first(&sched->deadlines);
+    return first == NULL || first->at_nsec < URGENT_NSEC ? UINT64_MAX
+                                                         : first->at_nsec - URGENT_NSEC;
+}
+
+/* That item, if it would miss its deadline by waiting for another launch. */
+static struct sched_item *urgent(struct sched *sched, uint64_t free_nsec)
+{
+    if (urgent_nsec(sched) > free_nsec) {
+        return NULL;
     }
-    return item->class_key == filling->class_key && item->n_rows <= sched->limits.rows_max &&
-           filling->n_rows + item->n_rows <= sched->limits.rows_max;
+    return LIST_OWNER(deadlines_first(&sched->deadlines), struct sched_item, deadline);
 }
 
-static bool is_full(const struct sched *sched, const struct filling *filling)
+static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choice,
+                             uint64_t now_nsec, struct sched_item **ret_items,
+                             struct sched_verdict *ret_verdict)
 {
-    uint32_t items_max = sched->limits.is_batching ? sched->limits.batch_items_max : 1;
-    return filling->n_items == items_max || filling->n_rows >= sched->limits.rows_max;
-}
-
-/* Take the stream's oldest item if it fits. */
-static bool take_from(struct sched *sched, struct sched_stream *stream, struct filling *filling)
-{
-    struct sched_item *item = LIST_OWNER(stream->items.next, struct sched_item, in_stream);
-    if (!fits(sched, filling, item)) {
-        return false;
+    struct sched_flight flight = {.node = choice->queue->node};
+    uint32_t n_items = sched_fill(sched, choice->queue, ret_items, &flight.n_rows);
+    bool is_full =
+        n_items == sched->limits.batch_items_max || flight.n_rows >= sched->limits.rows_max;
+    flight.expected_nsec = flight.node != NULL ? cost_nsec(&flight.node->cost, flight.n_rows) : 0;
+    take_off(sched, &flight, now_nsec);
+    turns_charge(sched, ret_items, n_items, flight.n_rows, flight.expected_nsec);
+    for (uint32_t i = 0; i < n_items; i++) {
+        ret_items[i]->session->run_end_nsec = sched->free_nsec;
     }
-    unlink_item(sched, item, SCHED_TAKEN);
-    filling->class_key = item->class_key;
-    filling->n_rows += item->n_rows;
-    filling->items[filling->n_items++] = item;
-    return true;
+    ret_verdict->n_rows = flight.n_rows;
+    ret_verdict->close = is_full ? SCHED_CLOSE_FULL : choice->close;
+    sched->stats.n_closed[ret_verdict->close]++;
+    return n_items;
 }
 
-uint32_t sched_next(struct sched *sched, struct sched_item **ret_items)
+static uint32_t launch_chunk(struct sched *sched, bool is_alone, uint64_t now_nsec,
+                             struct sched_item **ret_items, struct sched_verdict *ret_verdict)
 {
-    if (list_is_empty(&sched->turns)) {
+    ret_items[0] = prefill_take(sched);
+    struct route_node *node = route_node(sched->routes, ret_items[0]->weight_key);
+    uint32_t n_rows = prefill_chunk_rows(sched, ret_items[0]);
+    struct sched_flight flight = {
+        .node = node,
+        .n_rows = n_rows,
+        .expected_nsec = node != NULL ? cost_nsec(&node->cost, n_rows) : 0,
+        .is_chunk = true,
+        .was_waited_for = !is_alone,
+    };
+    take_off(sched, &flight, now_nsec);
+    turns_charge(sched, ret_items, 1, ret_items[0]->n_rows, flight.expected_nsec);
+    ret_verdict->n_rows = flight.n_rows;
+    ret_verdict->close = SCHED_CLOSE_FULL;
+    sched->stats.n_closed[SCHED_CLOSE_FULL]++;
+    return 1;
+}
+
+static void hold(struct sched *sched, enum sched_hold why, uint64_t now_nsec, uint64_t until_nsec)
+{
+    sched->stats.n_holds[why]++;
+    sched->hold_until_nsec = until_nsec;
+    if (sched->n_flights == 0 && sched->idle_since_nsec == 0) {
+        sched->idle_since_nsec = now_nsec;
+        sched->idle_hold = why;
+    }
+}
+
+static uint32_t launch_urgent(struct sched *sched, struct sched_item *item, uint64_t now_nsec,
+                              struct sched_item **ret_items, struct sched_verdict *ret_verdict)
+{
+    if (item->stream != NULL) {
+        struct rendezvous choice = {item->stream->queue, .close = SCHED_CLOSE_DEADLINE};
+        return launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
+    }
+    list_remove(&item->in_stream);
+    list_insert_before(sched->prefills.next, &item->in_stream);
+    return launch_chunk(sched, false, now_nsec, ret_items, ret_verdict);
+}
+
+static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item **ret_items,
+                       struct sched_verdict *ret_verdict)
+{
+    uint64_t free_nsec = num_max(now_nsec, sched->n_flights > 0 ? sched->free_nsec : 0);
+    struct sched_item *item = urgent(sched, free_nsec);
+    if (item != NULL) {
+        end_idleness(sched, now_nsec);
+        return launch_urgent(sched, item, now_nsec, ret_items, ret_verdict);
+    }
+    struct rendezvous choice;
+    (void)turns_next(sched, now_nsec, free_nsec, &choice);
+    bool is_alone = choice.queue == NULL;
+    uint64_t prefill_nsec = UINT64_MAX;
+    if (prefill_may_run(sched, now_nsec, is_alone, &prefill_nsec)) {
+        end_idleness(sched, now_nsec);
+        return launch_chunk(sched, is_alone, now_nsec, ret_items, ret_verdict);
+    }
+    if (!is_alone) {
+        end_idleness(sched, now_nsec);
+        return launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
+    }
+    bool is_for_prefill = prefill_nsec < choice.until_nsec;
+    hold(sched, is_for_prefill ? SCHED_HOLD_PREFILL : choice.hold, now_nsec,
+         num_min(urgent_nsec(sched), num_min(prefill_nsec, choice.until_nsec)));
+    return 0;
+}
+
+uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **ret_items,
+                    struct sched_verdict *ret_verdict)
+{
+    *ret_verdict = (struct sched_verdict){.until_nsec = UINT64_MAX};
+    if (sched->n_queued == 0) {
         return 0;
     }
-    struct sched_queue *queue = LIST_OWNER(sched->turns.next, struct sched_queue, in_turns);
-    struct filling filling = {.items = ret_items};
-    struct list passed_over;
-    list_init(&passed_over);
-    while (!list_is_empty(&queue->streams) && !is_full(sched, &filling)) {
-        struct list *node = list_pop(&queue->streams);
-        struct sched_stream *stream = LIST_OWNER(node, struct sched_stream, in_queue);
-        if (!take_from(sched, stream, &filling)) {
-            list_append(&passed_over, node);
-        } else if (!stream_drop_if_empty(sched, stream)) {
-            list_append(&queue->streams, node);
-        }
+    if (sched->n_flights > 0 && sched->free_nsec > now_nsec + COMMIT_NSEC) {
+        ret_verdict->until_nsec = sched->free_nsec - COMMIT_NSEC;
+        return 0;
     }
-    struct list *place = queue->streams.next;
-    for (struct list *node; (node = list_pop(&passed_over)) != NULL;) {
-        list_insert_before(place, node);
+    uint32_t n_items = 0;
+    if (now_nsec >= sched->hold_until_nsec) {
+        n_items = decide(sched, now_nsec, ret_items, ret_verdict);
     }
-    if (!queue_drop_if_empty(sched, queue)) {
-        list_remove(&queue->in_turns);
-        list_append(&sched->turns, &queue->in_turns);
-    }
-    return filling.n_items;
+    ret_verdict->until_nsec = n_items == 0 ? sched->hold_until_nsec : now_nsec;
+    return n_items;
+}
+
+void sched_stats(const struct sched *sched, struct sched_stats *ret_stats)
+{
+    *ret_stats = sched->stats;
+    ret_stats->n_rings = route_rings(sched->routes);
+    ret_stats->n_in_step = route_in_step(sched->routes);
 }

@@ -5,6 +5,8 @@
 #include "daemon/engine/worker_internal.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,16 +14,31 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
+#include "ipc/base/num.h"
 
 /* A client that frees a completion rings no doorbell, so a worker that sleeps while a lane has no
  * free completion looks again after that long. libgemmd never lets it come to that. */
-#define STALLED_LOOK_MSEC 5
+#define STALLED_LOOK_NSEC (5u * (uint64_t)CLOCK_NSEC_PER_MSEC)
+
+/* Nor does a stream that becomes ready: while one is waited for, the worker polls that long as long
+ * as streams keep coming in that time, and looks again after a millisecond otherwise. */
+#define ORDER_SPIN_USEC 5000u
+#define ORDER_LOOK_NSEC (1u * (uint64_t)CLOCK_NSEC_PER_MSEC)
 
 /* Passes that a stopping worker makes to answer what is still in the rings; more than a ring holds,
  * and an end to a client that never stops submitting. */
 #define STOPPING_PASSES 256u
+
+/* What the scheduler can know at once: some tens of models, and as many sessions on each. */
+#define SCHED_WEIGHTS 16384u
+#define SCHED_EDGES   32768u
+
+/* A hold that ends sooner is waited for awake: a sleeper is woken late by as much. */
+#define HOLD_AWAKE_NSEC (100u * (uint64_t)CLOCK_NSEC_PER_USEC)
+#define POLLS_PER_YIELD 64u
 
 /* ---- the loop ---- */
 
@@ -29,6 +46,7 @@ static bool pass(struct worker *worker)
 {
     bool has_worked = inbox_take(worker);
     has_worked |= intake_poll(worker);
+    has_worked |= order_poll(worker, intake_door_status(worker));
     has_worked |= intake_expire(worker);
     has_worked |= batch_launch(worker);
     has_worked |= batch_poll(worker);
@@ -59,21 +77,71 @@ static void lower_flags(struct worker *worker)
     }
 }
 
+/* Until a doorbell, a message, or the time that something is held for. An epoll fd is readable
+ * when one of its own is, and ppoll() counts nanoseconds. */
+static void wait_for_fds(struct worker *worker, uint64_t timeout_nsec)
+{
+    struct epoll_event events[16];
+    struct pollfd any = {.fd = worker->epoll_fd, .events = POLLIN};
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_nsec / CLOCK_NSEC_PER_SEC),
+                               .tv_nsec = (long)(timeout_nsec % CLOCK_NSEC_PER_SEC)};
+    if (ppoll(&any, 1, timeout_nsec == UINT64_MAX ? NULL : &timeout, NULL) > 0) {
+        (void)epoll_wait(worker->epoll_fd, events, 16, 0);
+    }
+}
+
+static uint64_t held_nsec(const struct worker *worker)
+{
+    uint64_t now_nsec = clock_now_nsec();
+    return worker->wake_nsec > now_nsec ? worker->wake_nsec - now_nsec : 0;
+}
+
 static void sleep_for_news(struct worker *worker)
 {
     bool has_stalled;
     if (raise_flags(worker, &has_stalled)) {
         stats_add(&worker->counters->n_sleeps, 1);
-        struct epoll_event events[16];
-        (void)epoll_wait(worker->epoll_fd, events, 16, has_stalled ? STALLED_LOOK_MSEC : -1);
+        uint64_t timeout_nsec = has_stalled ? STALLED_LOOK_NSEC : UINT64_MAX;
+        if (!list_is_empty(&worker->orders)) {
+            timeout_nsec = ORDER_LOOK_NSEC;
+        }
+        if (worker->wake_nsec != UINT64_MAX) {
+            timeout_nsec = num_min(timeout_nsec, held_nsec(worker));
+        }
+        wait_for_fds(worker, timeout_nsec);
     }
     lower_flags(worker);
+}
+
+/* The device is free, but what waits is held for a moment: look on, and offer the CPU to those who
+ * are waited for. */
+static void look_on(struct worker *worker)
+{
+    for (uint32_t i = 0; !pass(worker); i++) {
+        spin_pause();
+        if (i % POLLS_PER_YIELD == POLLS_PER_YIELD - 1) {
+            (void)sched_yield();
+            return;
+        }
+    }
+}
+
+static struct spin_wait begin_wait(struct worker *worker)
+{
+    uint32_t usec = worker->limits.spin_usec;
+    return list_is_empty(&worker->orders)
+               ? spin_begin(&worker->spin, usec)
+               : spin_begin(&worker->order_spin, usec > 0 ? ORDER_SPIN_USEC : 0);
 }
 
 /* With nothing to do: poll as long as that pays, then sleep. */
 static void wait_for_work(struct worker *worker)
 {
-    struct spin_wait wait = spin_begin(&worker->spin, worker->limits.spin_usec);
+    if (worker->wake_nsec != UINT64_MAX && held_nsec(worker) < HOLD_AWAKE_NSEC) {
+        look_on(worker);
+        return;
+    }
+    struct spin_wait wait = begin_wait(worker);
     while (spin_again(&wait)) {
         if (pass(worker)) {
             spin_hit(&wait);
@@ -146,7 +214,9 @@ static int alloc_memory(struct worker *worker)
         .items_max = worker->limits.requests_max,
         .rows_max = GK_BATCH_ROWS_MAX,
         .batch_items_max = GK_BATCH_ROWS_MAX,
-        .is_batching = worker->limits.is_batching,
+        .weights_max = SCHED_WEIGHTS,
+        .edges_max = SCHED_EDGES,
+        .mode = worker->limits.mode,
     };
     return sched_new(&limits, &worker->sched);
 }
@@ -174,7 +244,8 @@ static int set_up(struct worker *worker)
     (void)pthread_mutex_init(&worker->inbox_mutex, NULL);
     list_init(&worker->inbox);
     list_init(&worker->lanes);
-    list_init(&worker->prefills);
+    list_init(&worker->orders);
+    worker->wake_nsec = UINT64_MAX;
     list_init(&worker->free_requests);
     int r = alloc_memory(worker);
     return r != 0 ? r : open_fds(worker);
@@ -229,6 +300,7 @@ static void free_sessions(struct worker *worker)
         for (struct list *node; (node = list_pop(&worker->sessions[i])) != NULL;) {
             struct worker_session *session = LIST_OWNER(node, struct worker_session, in_table);
             lane_finish(&session->lane);
+            free(session->order);
             free(session);
         }
     }
@@ -269,7 +341,17 @@ void worker_stats(struct worker *worker, struct worker_stats *ret_stats)
         .n_in_flight = (uint32_t)stats_read(&counters->n_in_flight),
         .n_lanes = (uint32_t)stats_read(&counters->n_lanes),
         .last_ok_nsec = stats_read(&counters->last_ok_nsec),
+        .n_held = (uint32_t)stats_read(&counters->n_held),
+        .n_passes = (uint32_t)stats_read(&counters->n_passes),
+        .n_in_step = (uint32_t)stats_read(&counters->n_in_step),
     };
+    for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
+        ret_stats->n_closed[i] = stats_read(&counters->n_closed[i]);
+    }
+    for (uint32_t i = 0; i < SCHED_HOLDS; i++) {
+        ret_stats->n_holds[i] = stats_read(&counters->n_holds[i]);
+        ret_stats->hold_idle_nsec[i] = stats_read(&counters->hold_idle_nsec[i]);
+    }
     for (uint32_t i = 0; i < WORKER_BATCH_BUCKETS; i++) {
         ret_stats->launches_by_rows[i] = stats_read(&counters->launches_by_rows[i]);
     }

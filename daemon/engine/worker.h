@@ -13,10 +13,12 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/device/device.h"
 #include "daemon/engine/buffers.h"
+#include "daemon/engine/sched.h"
 #include "daemon/weights/store.h"
 #include "ipc/lane.h"
 #include "ipc/request.h"
@@ -30,13 +32,20 @@ struct worker_limits {
                                       their ring */
     uint32_t rows_max;             /* m of one request */
     uint32_t spin_usec;            /* how long an idle worker polls at most before it sleeps */
-    bool is_batching;
+    enum sched_mode mode;
 };
 
 /* Who a request is for. The session keeps `buffers` alive until worker_detach() has called back. */
 struct worker_client {
     uint64_t session_id;
     struct buffers *buffers;
+};
+
+/* Where the words of ipc/order.h are. */
+struct worker_words {
+    void *base; /* order_bytes(n_entries), shared with the client */
+    uint32_t n_entries;
+    uint64_t done_address; /* (n_entries) u32 in the device's memory; 0: none */
 };
 
 typedef void (*worker_reply_fn)(void *arg, uint64_t session_id,
@@ -64,6 +73,10 @@ struct worker *worker_free(struct worker *worker);
 /* worker_attach() - take the lane over on success, once per session. 0 or negative errno. */
 int worker_attach(struct worker *worker, const struct worker_client *client,
                   struct lane *lane) GD_MUST_CHECK;
+/* worker_open_order() - the session's words of stream order, borrowed until it is detached; once
+ * per session that is attached. 0 or negative errno. */
+int worker_open_order(struct worker *worker, uint64_t session_id,
+                      const struct worker_words *words) GD_MUST_CHECK;
 /* worker_detach() - drop the session's lane and queued requests, let its launch in flight end, then
  * on_detached. Also for a session that never attached. */
 void worker_detach(struct worker *worker, uint64_t session_id);
@@ -75,6 +88,11 @@ int worker_submit(struct worker *worker, const struct worker_client *client,
 void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_id);
 /* worker_drain() - from now on every new request answers SHUTTING_DOWN. */
 void worker_drain(struct worker *worker);
+
+/* worker_ask() - want a sign of life, which the worker gives when it next comes round its loop.
+ * worker_has_answered() - has it, since it was last asked? */
+void worker_ask(struct worker *worker);
+bool worker_has_answered(const struct worker *worker);
 
 #define WORKER_BATCH_BUCKETS STATS_ROW_BUCKETS
 
@@ -94,5 +112,11 @@ struct worker_stats {
     uint32_t n_in_flight;
     uint32_t n_lanes;
     uint64_t last_ok_nsec; /* CLOCK_MONOTONIC; 0: none yet */
+    uint64_t n_closed[SCHED_CLOSES];
+    uint64_t n_holds[SCHED_HOLDS];
+    uint64_t hold_idle_nsec[SCHED_HOLDS];
+    uint32_t n_held;
+    uint32_t n_passes;
+    uint32_t n_in_step;
 };
 void worker_stats(struct worker *worker, struct worker_stats *ret_stats); /* any thread */

@@ -1,44 +1,58 @@
 /* worker_batch.c - from the scheduler's choice to a launch and back.
  *
- * A batch reads and writes the clients' buffers in place, through tables of row addresses. A
- * request of more than GK_BATCH_ROWS_MAX rows, a prefill, goes in chunks of gk_rows_max(); chunks
- * and the batches of others take turns, so that a decode step waits for one chunk at most. All
- * chunks are launched as prefill: their bits do not depend on how the request is cut. */
+ * A batch reads and writes the clients' buffers in place, through tables of row addresses. Of a
+ * request of more rows than a batch has, a prefill, the scheduler launches a chunk at a time. All
+ * of its chunks are launched as prefill, so that their bits do not depend on how it is cut. */
 #include "daemon/engine/worker_internal.h"
 
 #include <assert.h>
 #include <errno.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
 /* ---- filling ---- */
+
+/* A request whose last rows these are. */
+static void add_signal(struct worker_batch *batch, const struct worker_request *request)
+{
+    if (order_signal(request, &batch->signals[batch->n_signals])) {
+        batch->n_signals++;
+    }
+}
 
 static bool is_prefill(const struct worker_request *request)
 {
     return request->item.n_rows > GK_BATCH_ROWS_MAX;
 }
 
-/* Into the tables, which have room for them. */
+/* As many rows of the request as it has left, n_rows_max at most. More than the tables hold are
+ * launched by address and stride alone. */
 static void add_rows(struct worker_batch *batch, const struct worker_request *request,
-                     uint32_t n_rows)
+                     uint32_t n_rows_max)
 {
     const struct checked *checked = &request->checked;
-    for (uint64_t i = 0; i < n_rows; i++) {
+    uint32_t n_rows = (uint32_t)num_min(checked->m - request->n_rows_done, n_rows_max);
+    for (uint64_t i = 0; n_rows <= GK_BATCH_ROWS_MAX && i < n_rows; i++) {
         uint64_t i_row = request->n_rows_done + i;
-        batch->x_rows[batch->n_rows] = checked->x + i_row * checked->x_stride_bytes;
-        batch->y_rows[batch->n_rows] = checked->y + i_row * checked->y_stride_bytes;
+        batch->x_rows[batch->n_rows + i] = checked->x + i_row * checked->x_stride_bytes;
+        batch->y_rows[batch->n_rows + i] = checked->y + i_row * checked->y_stride_bytes;
         if (checked->x_scales != NULL) {
-            batch->x_scale_rows[batch->n_rows] =
+            batch->x_scale_rows[batch->n_rows + i] =
                 (const float *)(checked->x_scales + i_row * checked->x_scale_stride_bytes);
         }
-        batch->n_rows++;
+    }
+    batch->n_rows += n_rows;
+    if (request->n_rows_done + n_rows == checked->m) {
+        add_signal(batch, request);
     }
 }
 
 static void add_request(struct worker *worker, struct worker_batch *batch,
-                        struct worker_request *request)
+                        struct worker_request *request, uint32_t n_rows_max)
 {
+    add_rows(batch, request, n_rows_max);
     batch->has_cpu_rows |= buffer_is_cpu_memory(request->checked.x_buffer);
     batch->oldest_nsec = num_min(batch->oldest_nsec, request->seen_nsec);
     batch->requests[batch->n_requests++] = request;
@@ -57,6 +71,7 @@ static struct worker_batch *batch_begin(struct worker *worker)
             batch->n_requests = 0;
             batch->n_sessions = 0;
             batch->n_rows = 0;
+            batch->n_signals = 0;
             batch->has_cpu_rows = false;
             batch->oldest_nsec = UINT64_MAX;
             worker->n_busy_batches++;
@@ -78,7 +93,8 @@ static void batch_end(struct worker *worker, struct worker_batch *batch)
 static void finish_taken(struct worker *worker, struct worker_request *request,
                          const struct outcome *outcome)
 {
-    sched_done(worker->sched, &request->item);
+    uint64_t now_nsec = outcome->end_nsec != 0 ? outcome->end_nsec : clock_now_nsec();
+    sched_done(worker->sched, &request->item, now_nsec);
     request_finish(worker, request, outcome);
 }
 
@@ -131,7 +147,8 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
     if (request->start_nsec == 0) {
         request->start_nsec = batch->launch.start_nsec;
     }
-    request->n_rows_done += is_prefill(request) ? batch->n_rows : request->checked.m;
+    request->n_rows_done +=
+        (uint32_t)num_min(request->checked.m - request->n_rows_done, batch->n_rows);
     if (request->n_rows_done == request->checked.m) {
         finish_taken(worker, request, &outcome);
         return;
@@ -142,7 +159,7 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
                      &(struct outcome){.status = status, .text = status_text(status)});
         return;
     }
-    list_append(&worker->prefills, &request->in_prefills);
+    sched_again(worker->sched, &request->item);
 }
 
 /* ---- counting ---- */
@@ -188,6 +205,8 @@ static void count_launch(struct worker *worker, const struct worker_batch *batch
 static void batch_finish(struct worker *worker, struct worker_batch *batch)
 {
     count_launch(worker, batch);
+    uint64_t run_nsec = batch->launch.end_nsec - batch->launch.start_nsec;
+    sched_ended(worker->sched, batch->launch.end_nsec, batch->launch.result == 0 ? run_nsec : 0);
     if (batch->launch.result != 0) {
         bool is_lost = batch->launch.result == STATUS_DEVICE_LOST;
         finish_all(worker, batch, batch->launch.result, status_text(batch->launch.result));
@@ -223,11 +242,21 @@ static struct gk_problem problem_of(const struct worker *worker,
     return (struct gk_problem){
         .desc = weight->desc,
         .layout = weight->layout,
-        .is_prefill = is_prefill(request),
         .x_dtype = (enum dtype)(request->item.class_key & 0xffu),
         .y_dtype = (enum dtype)(request->item.class_key >> 8),
         .cuda_arch = worker->device->cuda_arch,
+        .is_prefill = is_prefill(request),
     };
+}
+
+uint32_t batch_chunk_rows(const struct worker *worker, const struct worker_request *request)
+{
+    uint32_t m = request->checked.m;
+    if (m <= GK_BATCH_ROWS_MAX) {
+        return m; /* no need to ask: this is on every decode request's way */
+    }
+    struct gk_problem problem = problem_of(worker, request);
+    return (uint32_t)num_min(m, gk_rows_max(&problem));
 }
 
 static struct gk_prefill prefill_of(const struct worker_request *request)
@@ -252,6 +281,8 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
     const struct weight *weight = first->checked.weight;
     batch->launch = (struct device_launch){
         .has_cpu_rows = batch->has_cpu_rows,
+        .signals = batch->signals,
+        .n_signals = batch->n_signals,
         .gk.problem = problem_of(worker, first),
         .gk.prefill = prefill_of(first),
         .gk.packed = weight->packed.base,
@@ -263,99 +294,92 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
     struct reason why;
     int r = weight_select(weight, &batch->launch.gk.problem, &batch->launch.kernel, &why);
     if (r != 0) {
+        sched_failed(worker->sched, clock_now_nsec());
         finish_all(worker, batch, r, why.text);
         return;
     }
     r = worker->device->ops->launch(worker->device, &batch->launch);
     if (r < 0) {
+        sched_failed(worker->sched, clock_now_nsec());
         finish_all(worker, batch, STATUS_DEVICE_ERROR, "the device refused the launch");
     }
 }
 
-static void launch_chunk(struct worker *worker)
+/* The scheduler's figures, after each decision. */
+static void count_decisions(struct worker *worker)
 {
-    struct list *node = list_pop(&worker->prefills);
-    struct worker_batch *batch = batch_begin(worker);
-    struct worker_request *request = LIST_OWNER(node, struct worker_request, in_prefills);
-    struct gk_problem problem = problem_of(worker, request);
-    uint32_t n_rows =
-        (uint32_t)num_min(request->checked.m - request->n_rows_done, gk_rows_max(&problem));
-    add_request(worker, batch, request);
-    if (n_rows <= GK_BATCH_ROWS_MAX) {
-        add_rows(batch, request, n_rows);
+    static_assert(SCHED_CLOSES == STATS_CLOSES && SCHED_HOLDS == STATS_HOLDS,
+                  "a reason has no place in the figures");
+    struct stats_worker *counters = worker->counters;
+    struct sched_stats stats;
+    sched_stats(worker->sched, &stats);
+    for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
+        stats_set(&counters->n_closed[i], stats.n_closed[i]);
     }
-    batch->n_rows = n_rows;
-    worker->is_prefill_turn = false;
-    batch_start(worker, batch);
-}
-
-/* Launch what the scheduler chooses, or put its prefill in line; false when it has nothing. */
-static bool launch_next(struct worker *worker)
-{
-    struct sched_item *items[GK_BATCH_ROWS_MAX];
-    uint32_t n_items = sched_next(worker->sched, items);
-    if (n_items == 0) {
-        return false;
+    for (uint32_t i = 0; i < SCHED_HOLDS; i++) {
+        stats_set(&counters->n_holds[i], stats.n_holds[i]);
+        stats_set(&counters->hold_idle_nsec[i], stats.idle_nsec[i]);
     }
-    worker->is_prefill_turn = true;
-    if (is_prefill(request_of_item(items[0]))) {
-        list_append(&worker->prefills, &request_of_item(items[0])->in_prefills);
-        return true;
-    }
-    struct worker_batch *batch = batch_begin(worker);
-    for (uint32_t i = 0; i < n_items; i++) {
-        struct worker_request *request = request_of_item(items[i]);
-        add_request(worker, batch, request);
-        add_rows(batch, request, request->checked.m);
-    }
-    batch_start(worker, batch);
-    return true;
+    stats_set(&counters->n_held, stats.n_held);
+    stats_set(&counters->n_passes, stats.n_rings);
+    stats_set(&counters->n_in_step, stats.n_in_step);
 }
 
 bool batch_launch(struct worker *worker)
 {
-    if (worker->n_busy_batches == worker->device->launches_max) {
+    uint64_t last_wake_nsec = worker->wake_nsec;
+    worker->wake_nsec = UINT64_MAX;
+    if (worker->n_busy_batches == worker->device->launches_max ||
+        sched_queued(worker->sched) == 0) {
         return false;
     }
-    bool has_prefill = !list_is_empty(&worker->prefills);
-    if (has_prefill && worker->is_prefill_turn) {
-        launch_chunk(worker);
-        return true;
+    struct sched_item *items[GK_BATCH_ROWS_MAX];
+    struct sched_verdict verdict;
+    uint32_t n_items = sched_next(worker->sched, clock_now_nsec(), items, &verdict);
+    if (n_items > 0 || verdict.until_nsec != last_wake_nsec) {
+        count_decisions(worker);
     }
-    if (launch_next(worker)) {
-        return true;
+    if (n_items == 0) {
+        worker->wake_nsec = verdict.until_nsec;
+        return false;
     }
-    if (has_prefill) {
-        launch_chunk(worker);
+    struct worker_batch *batch = batch_begin(worker);
+    for (uint32_t i = 0; i < n_items; i++) {
+        add_request(worker, batch, request_of_item(items[i]), verdict.n_rows);
     }
-    return has_prefill;
+    batch_start(worker, batch);
+    return true;
 }
 
-/* ---- dropping ---- */
+/* ---- waiting ---- */
+
+static uint64_t deadline_of(const struct worker_request *request, uint64_t now_nsec)
+{
+    uint64_t deadline_nsec;
+    if (request->timeout_usec == 0 || !num_mul(request->timeout_usec, 1000, &deadline_nsec) ||
+        !num_add(deadline_nsec, now_nsec, &deadline_nsec)) {
+        return 0; /* none, or beyond the end of time */
+    }
+    return deadline_nsec;
+}
+
+void batch_enqueue(struct worker *worker, struct worker_request *request, uint64_t now_nsec)
+{
+    request->seen_nsec = now_nsec;
+    request->item.deadline_nsec = deadline_of(request, now_nsec);
+    enum sched_push r = sched_push(worker->sched, &request->item, now_nsec);
+    GD_ASSERT(r == SCHED_PUSHED); /* it has room for every request of the pool */
+}
 
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request)
 {
-    if (sched_cancel(worker->sched, &request->item)) {
-        return true;
-    }
-    if (list_is_empty(&request->in_prefills)) {
-        return false;
-    }
-    list_remove(&request->in_prefills);
-    sched_done(worker->sched, &request->item);
-    return true;
+    return sched_cancel(worker->sched, &request->item, clock_now_nsec());
 }
 
 void batch_refuse_all(struct worker *worker, int status, const char *text)
 {
-    struct outcome outcome = {.status = status, .text = text};
-    for (struct list *node; (node = list_pop(&worker->prefills)) != NULL;) {
-        finish_taken(worker, LIST_OWNER(node, struct worker_request, in_prefills), &outcome);
-    }
-    struct sched_item *items[GK_BATCH_ROWS_MAX];
-    for (uint32_t n_items; (n_items = sched_next(worker->sched, items)) != 0;) {
-        for (uint32_t i = 0; i < n_items; i++) {
-            finish_taken(worker, request_of_item(items[i]), &outcome);
-        }
+    uint64_t now_nsec = clock_now_nsec();
+    for (struct sched_item *item; (item = sched_any(worker->sched, now_nsec)) != NULL;) {
+        request_refuse(worker, request_of_item(item), status, text);
     }
 }

@@ -32,7 +32,7 @@ struct worker_request *request_new(struct worker *worker, struct worker_session 
         .is_from_lane = is_from_lane,
         .seen_nsec = now_nsec,
     };
-    list_init(&request->in_prefills);
+    list_init(&request->in_order);
     list_append(&session->requests, &request->in_session);
     list_append(bucket_of(worker, session, request_id), &request->in_bucket);
     session->n_requests++;
@@ -147,10 +147,15 @@ void request_finish(struct worker *worker, struct worker_request *request,
 {
     struct worker_session *session = request->session;
     bool is_from_lane = request->is_from_lane;
+    bool is_ordered = request->is_ordered;
+    uint32_t entry = request->order_entry, value = request->order_value;
     struct request_result result = result_of(request, outcome);
     count_end(worker, request, outcome);
     request_release(worker, request);
     deliver(worker, session, is_from_lane, &result);
+    if (is_ordered) { /* whom the word wakes finds the completion */
+        order_end(session->order, entry, value);
+    }
     session_finish_if_done(worker, session);
 }
 
@@ -185,7 +190,11 @@ void session_finish_if_done(struct worker *worker, struct worker_session *sessio
     if (!session->is_muted || session->n_requests != 0) {
         return;
     }
+    if (session->is_in_sched) {
+        sched_leave(worker->sched, &session->sched);
+    }
     lane_finish(&session->lane);
+    free(session->order);
     worker->callbacks.on_detached(worker->callbacks.arg, session->session_id);
     free(session);
 }

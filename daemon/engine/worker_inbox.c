@@ -113,6 +113,20 @@ int worker_attach(struct worker *worker, const struct worker_client *client, str
     return 0;
 }
 
+int worker_open_order(struct worker *worker, uint64_t session_id, const struct worker_words *words)
+{
+    struct worker_session *session = session_find(worker, session_id);
+    GD_ASSERT(session != NULL && session->is_attached);
+    struct command *command = command_new(COMMAND_ORDER, session);
+    int r = command != NULL ? order_new(words, &command->order) : err_raise(-ENOMEM);
+    if (r != 0) {
+        free(command);
+        return r;
+    }
+    post(worker, command);
+    return 0;
+}
+
 void worker_detach(struct worker *worker, uint64_t session_id)
 {
     struct worker_session *session =
@@ -155,6 +169,17 @@ void worker_cancel(struct worker *worker, uint64_t session_id, uint64_t request_
     }
 }
 
+void worker_ask(struct worker *worker)
+{
+    atomic_store(&worker->is_asked, true);
+    inbox_wake(worker);
+}
+
+bool worker_has_answered(const struct worker *worker)
+{
+    return !atomic_load(&worker->is_asked);
+}
+
 void worker_drain(struct worker *worker)
 {
     atomic_store(&worker->is_draining, true);
@@ -178,7 +203,7 @@ static void detach_session(struct worker *worker, struct worker_session *session
     session->n_requests++; /* keeps the session while its requests are dropped one by one */
     list_for_each_safe (node, &session->requests) {
         struct worker_request *request = LIST_OWNER(node, struct worker_request, in_session);
-        if (batch_drop_waiting(worker, request)) {
+        if (order_drop(request) || batch_drop_waiting(worker, request)) {
             request_refuse(worker, request, STATUS_CANCELLED, NULL);
         }
     }
@@ -217,6 +242,9 @@ static void carry_out(struct worker *worker, struct command *command)
     case COMMAND_CANCEL:
         intake_cancel(worker, command->session, command->request_id);
         break;
+    case COMMAND_ORDER:
+        command->session->order = command->order;
+        break;
     }
     free(command);
 }
@@ -237,6 +265,7 @@ bool inbox_take(struct worker *worker)
     if (!atomic_load_explicit(&worker->has_news, memory_order_acquire)) {
         return false;
     }
+    atomic_store(&worker->is_asked, false);
     for (struct command *command; (command = take_one(worker)) != NULL;) {
         carry_out(worker, command);
     }

@@ -16,18 +16,7 @@ static uint32_t class_of(const struct request_desc *desc)
     return desc->x_dtype | (uint32_t)desc->y_dtype << 8;
 }
 
-static uint64_t deadline_of(const struct request_desc *desc, uint64_t now_nsec)
-{
-    uint64_t deadline_nsec;
-    if (desc->timeout_usec == 0 || !num_mul(desc->timeout_usec, 1000, &deadline_nsec) ||
-        !num_add(deadline_nsec, now_nsec, &deadline_nsec)) {
-        return 0; /* none, or beyond the end of time */
-    }
-    return deadline_nsec;
-}
-
-/* Is the worker in a state to take requests at all? 0 or the status that refuses them. */
-static int door_status(const struct worker *worker)
+int intake_door_status(const struct worker *worker)
 {
     if (worker->is_lost) {
         return STATUS_DEVICE_LOST;
@@ -39,17 +28,54 @@ static int door_status(const struct worker *worker)
     return 0;
 }
 
-static void enqueue(struct worker *worker, struct worker_request *request,
-                    const struct request_desc *desc, uint64_t now_nsec)
+static void describe_item(struct worker *worker, struct worker_request *request,
+                          const struct request_desc *desc)
 {
+    struct worker_session *session = request->session;
+    if (!session->is_in_sched) {
+        session->is_in_sched = true;
+        sched_join(worker->sched, &session->sched);
+    }
     request->item.weight_key =
         (uintptr_t)request->checked.weight; /* held: no other has its address */
     request->item.class_key = class_of(desc);
-    request->item.session_id = request->session->session_id;
+    request->item.session = &session->sched;
     request->item.n_rows = desc->m;
-    request->item.deadline_nsec = deadline_of(desc, now_nsec);
-    enum sched_push r = sched_push(worker->sched, &request->item, now_nsec);
-    GD_ASSERT(r == SCHED_PUSHED); /* it has room for every request of the pool */
+    request->item.n_chunk_rows = batch_chunk_rows(worker, request);
+    request->item.hold_nsec_max = UINT64_MAX;
+    request->item.priority = SCHED_NORMAL;
+    request->timeout_usec = desc->timeout_usec;
+}
+
+/* Whatever becomes of an ordered request from here on, its stream hears of the end. */
+static int check_order(struct worker_request *request, const struct request_desc *desc,
+                       struct reason *why)
+{
+    if ((desc->flags & REQUEST_FLAG_ORDERED) == 0) {
+        return 0;
+    }
+    int r = order_check(request->session, desc, request->is_from_lane, why);
+    if (r == 0) {
+        request->is_ordered = true;
+        request->order_entry = desc->order_entry;
+        request->order_value = desc->order_value;
+    }
+    return r;
+}
+
+static int check(struct worker *worker, struct worker_request *request,
+                 const struct request_desc *desc, struct reason *why)
+{
+    int r = check_order(request, desc, why);
+    int status = intake_door_status(worker);
+    if (r == 0 && status != 0) {
+        return reason_set(why, status, "%s", status_text(status));
+    }
+    if (r == 0) {
+        r = request_check(desc, worker->store, request->session->buffers, worker->device,
+                          worker->limits.rows_max, &request->checked, why);
+    }
+    return r < 0 ? reason_errno(why, r, "checking the request") : r;
 }
 
 void intake_accept(struct worker *worker, struct worker_session *session,
@@ -58,17 +84,8 @@ void intake_accept(struct worker *worker, struct worker_session *session,
     struct worker_request *request =
         request_new(worker, session, desc->request_id, is_from_lane, now_nsec);
     GD_ASSERT(request != NULL); /* both callers look first */
-    int status = door_status(worker);
-    if (status != 0) {
-        request_refuse(worker, request, status, status_text(status));
-        return;
-    }
     struct reason why = REASON_NULL;
-    int r = request_check(desc, worker->store, session->buffers, worker->device,
-                          worker->limits.rows_max, &request->checked, &why);
-    if (r < 0) {
-        r = reason_errno(&why, r, "checking the request");
-    }
+    int r = check(worker, request, desc, &why);
     if (r != 0) {
         request_refuse(worker, request, r, why.text);
         return;
@@ -77,13 +94,19 @@ void intake_accept(struct worker *worker, struct worker_session *session,
         request_finish(worker, request, &(struct outcome){.status = STATUS_OK});
         return;
     }
-    enqueue(worker, request, desc, now_nsec);
+    describe_item(worker, request, desc);
+    if (request->is_ordered) {
+        order_hold(worker, request, desc->order_stream);
+    } else {
+        batch_enqueue(worker, request, now_nsec);
+    }
 }
 
 void intake_cancel(struct worker *worker, struct worker_session *session, uint64_t request_id)
 {
     struct worker_request *request = request_find(worker, session, request_id);
-    if (request != NULL && request->start_nsec == 0 && batch_drop_waiting(worker, request)) {
+    if (request != NULL && request->start_nsec == 0 &&
+        (order_drop(request) || batch_drop_waiting(worker, request))) {
         request_refuse(worker, request, STATUS_CANCELLED, status_text(STATUS_CANCELLED));
     }
 }

@@ -1,6 +1,7 @@
 /* worker_internal.h - what the files of the worker share.
  *
- * Floors, lowest first: worker_finish.c (a request ends), worker_batch.c (launches),
+ * Floors, lowest first: worker_words.c (the words of stream order), worker_finish.c (a request
+ * ends), worker_batch.c (launches), worker_order.c (requests that wait for their stream),
  * worker_intake.c (requests come in), worker_inbox.c (the main thread's orders), worker.c (the
  * loop). Everything here belongs to the worker thread but where a line says otherwise. */
 #pragma once
@@ -15,6 +16,7 @@
 #include "gk/gk.h"
 #include "ipc/base/list.h"
 #include "ipc/lane.h"
+#include "ipc/order.h"
 #include "ipc/spin.h"
 #include "ipc/stats.h"
 
@@ -27,7 +29,7 @@
 struct worker_session;
 
 /* A message of the main thread. */
-enum command_kind { COMMAND_ATTACH, COMMAND_DETACH, COMMAND_SUBMIT, COMMAND_CANCEL };
+enum command_kind { COMMAND_ATTACH, COMMAND_DETACH, COMMAND_SUBMIT, COMMAND_CANCEL, COMMAND_ORDER };
 
 struct command {
     struct list in_inbox;
@@ -37,7 +39,21 @@ struct command {
         struct lane lane;
         struct request_desc desc;
         uint64_t request_id;
+        struct worker_order *order;
     };
+};
+
+/* The requests of one stream that wait until it is ready, in the order in which they came. */
+struct order_stream {
+    struct list waiting;   /* by in_order */
+    struct list in_orders; /* linked while one waits */
+};
+
+/* A session's words of stream order. */
+struct worker_order {
+    struct order_words words;
+    uint64_t done_address; /* 0: the device has no memory for them */
+    struct order_stream streams[ORDER_STREAMS_MAX];
 };
 
 struct worker_session {
@@ -52,11 +68,14 @@ struct worker_session {
 
     /* the worker thread's */
     struct lane lane;
-    struct list in_lanes; /* linked while the lane is polled */
-    bool is_lane_open;    /* completions may be written to it */
-    bool is_muted;        /* being detached: what ends is told to nobody */
+    struct worker_order *order; /* owned; NULL: not opened */
+    struct list in_lanes;       /* linked while the lane is polled */
+    bool is_lane_open;          /* completions may be written to it */
+    bool is_muted;              /* being detached: what ends is told to nobody */
     uint32_t n_requests;
     uint32_t n_lane_requests;
+    struct sched_session sched;
+    bool is_in_sched;
     uint64_t last_batch; /* number of the last batch that it had a part in */
     struct list requests;
 };
@@ -68,12 +87,16 @@ struct worker_request {
     struct checked checked;
     uint64_t request_id;
     bool is_from_lane;
-    uint64_t seen_nsec;
+    bool is_ordered;
+    uint32_t order_entry;
+    uint32_t order_value;
+    uint64_t timeout_usec;
+    uint64_t seen_nsec;  /* or when its stream was ready */
     uint64_t start_nsec; /* of its first launch; 0: none yet */
     uint32_t n_rows_done;
     struct list in_session; /* or in the pool of free requests */
     struct list in_bucket;
-    struct list in_prefills; /* linked while it waits for its next chunk */
+    struct list in_order; /* linked while it waits for its stream */
 };
 
 /* One launch. `launch` is first: the device gives its address back. */
@@ -89,6 +112,8 @@ struct worker_batch {
     const void *x_rows[GK_BATCH_ROWS_MAX];
     const float *x_scale_rows[GK_BATCH_ROWS_MAX];
     void *y_rows[GK_BATCH_ROWS_MAX];
+    struct device_signal signals[GK_BATCH_ROWS_MAX];
+    uint32_t n_signals;
 };
 
 struct worker {
@@ -107,16 +132,18 @@ struct worker {
     _Atomic bool has_news; /* set under inbox_mutex, peeked at without */
     int inbox_fd;          /* eventfd */
     int epoll_fd;          /* doorbells and inbox_fd */
+    _Atomic bool is_asked; /* for a sign of life: worker_ask() */
     _Atomic bool is_draining;
     _Atomic bool is_stopping;
     struct stats_worker *counters; /* borrowed; written by the worker, read by any thread */
 
     /* the worker thread's */
     struct spin spin;
+    struct spin order_spin;
     struct sched *sched;
-    struct list lanes; /* sessions whose lane is polled */
-    struct list prefills;
-    bool is_prefill_turn;
+    struct list lanes;  /* sessions whose lane is polled */
+    struct list orders; /* streams with requests that wait until they are ready */
+    uint64_t wake_nsec; /* something is held until then; UINT64_MAX: nothing is */
     bool is_lost;
     uint32_t n_requests;
     struct worker_request *requests; /* limits.requests_max of them */
@@ -134,6 +161,18 @@ static inline struct worker_request *request_of_item(struct sched_item *item)
 {
     return LIST_OWNER(item, struct worker_request, item);
 }
+
+/* ---- worker_words.c ---- */
+
+/* order_new() - main thread. 0 or -ENOMEM. To be given to free(). */
+int order_new(const struct worker_words *words, struct worker_order **ret_order) GD_MUST_CHECK;
+
+/* order_is_ready() - has the stream of an ordered request come to it?
+ * order_signal() - the word that the device is to write behind its product; false: none.
+ * order_end() - tell whoever waits for that entry that the request has ended. */
+bool order_is_ready(const struct worker_request *request);
+bool order_signal(const struct worker_request *request, struct device_signal *ret_signal);
+void order_end(const struct worker_order *order, uint32_t entry, uint32_t value);
 
 /* ---- worker_finish.c ---- */
 
@@ -173,19 +212,42 @@ void session_finish_if_done(struct worker *worker, struct worker_session *sessio
 
 /* ---- worker_batch.c ---- */
 
-/* batch_launch() - start one launch, if there is one and the device takes it.
- * batch_poll() - finish what the device has finished. Both: was there anything to do? */
+/* batch_launch() - start one launch, if there is one and the device takes it; else wake_nsec is
+ * when to ask again. batch_poll() - finish what the device has finished. Both: was there anything
+ * to do?
+ */
 bool batch_launch(struct worker *worker);
 bool batch_poll(struct worker *worker);
 
-/* batch_drop_waiting() - take a request that is queued or between chunks out; false if it is
+/* batch_chunk_rows() - rows of each launch of a checked request, whose item says what it is. */
+uint32_t batch_chunk_rows(const struct worker *worker, const struct worker_request *request);
+
+/* batch_enqueue() - give a request to the scheduler: it is ready to be launched from now on.
+ * batch_drop_waiting() - take a request out that is queued or between chunks; false if it is
  * neither. */
+void batch_enqueue(struct worker *worker, struct worker_request *request, uint64_t now_nsec);
 bool batch_drop_waiting(struct worker *worker, struct worker_request *request);
 
 /* batch_refuse_all() - end everything that is not in flight with that status. */
 void batch_refuse_all(struct worker *worker, int status, const char *text);
 
+/* ---- worker_order.c ---- */
+
+/* order_check() - may that session send this ordered request? 0, UNSUPPORTED, INVALID_ARGUMENT.
+ * order_hold() - let a request wait for its stream. order_poll() - queue those whose streams are
+ * ready, or refuse all with that status if it is not 0; was there anything to do?
+ * order_drop() - take a request that waits out; false if it does not. */
+int order_check(const struct worker_session *session, const struct request_desc *desc,
+                bool is_from_lane, struct reason *why) GD_MUST_CHECK;
+void order_hold(struct worker *worker, struct worker_request *request, uint32_t i_stream);
+bool order_poll(struct worker *worker, int door_status);
+bool order_drop(struct worker_request *request);
+
 /* ---- worker_intake.c ---- */
+
+/* intake_door_status() - is the worker in a state to take requests at all? 0 or the status that
+ * refuses them. */
+int intake_door_status(const struct worker *worker);
 
 /* intake_poll() - take a few requests of each lane. intake_expire() - answer those whose deadline
  * has passed. Both: was there anything to do? */

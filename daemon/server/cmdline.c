@@ -19,7 +19,9 @@ enum {
     KEY_DEVICE = 'd',
     KEY_MODEL = 'm',
     KEY_CHECK = 0x100,
-    KEY_MODEL_OPTIONS
+    KEY_MODEL_OPTIONS,
+    KEY_KEEPER,
+    KEY_KEPT
 };
 
 static const struct argp_option argp_rows[] = {
@@ -31,6 +33,9 @@ static const struct argp_option argp_rows[] = {
      0},
     {"model-options", KEY_MODEL_OPTIONS, "NAME: KEY=VALUE ...", 0,
      "Fuse or cut that model's weights (see gemmd.conf(5)); may be repeated", 0},
+    {"keeper", KEY_KEEPER, NULL, 0,
+     "Be the parent of a daemon: hold its weights, and start it anew when it dies", 0},
+    {CMDLINE_KEPT + 2, KEY_KEPT, NULL, OPTION_HIDDEN, NULL, 0},
     {"check-config", KEY_CHECK, NULL, 0, "Check command line and file, and exit", 0},
     {0},
 };
@@ -64,6 +69,12 @@ static error_t parse_key(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_MODEL_OPTIONS:
         cmdline_add(state, "model_options", arg);
+        return 0;
+    case KEY_KEEPER:
+        cmdline->is_keeper = true;
+        return 0;
+    case KEY_KEPT:
+        cmdline->is_keeper = false;
         return 0;
     case KEY_CHECK:
         cmdline->is_check_only = true;

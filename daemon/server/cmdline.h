@@ -20,11 +20,15 @@ struct cmdline {
     uint32_t n_settings;
     bool has_devices;
     bool is_check_only;
+    bool is_keeper; /* keep a daemon of the same command line, rather than be one */
 };
 
 /* cmdline_parse() - read argv, which has to stay. --help, --usage and --version print and exit(0);
  * a mistake of usage prints and exits with 2. Return: 0 or negative errno. */
 int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline) GD_MUST_CHECK;
+
+/* What a keeper appends to the command line that it hands on. */
+#define CMDLINE_KEPT "--kept"
 
 /* cmdline_config() - the command line over the file it names, read now, over the defaults.
  * *ret_config is initialised in every case and the caller finishes it. Return: 0 or -ENOMEM, or

@@ -26,11 +26,14 @@
 #define CONFIG_OPTIONS_MAX    64u
 
 struct config_list {
-    char **items; /* owned, each owned */
+    char **items;    /* owned, each owned */
+    uint32_t *lines; /* owned: where each stands in the file; 0: it does not */
     uint32_t n;
 };
 
 struct config {
+    char file_name[CONFIG_TEXT_BYTES]; /* of the file that was parsed; "": none */
+    uint32_t i_line;                   /* the line that is being parsed; 0: none */
     char socket_dir[CONFIG_DIR_BYTES]; /* "": see config_default_socket_dir() */
     char log[CONFIG_TEXT_BYTES];
     char host_isa[CONFIG_WORD_BYTES]; /* "": no limit */
@@ -44,7 +47,7 @@ struct config {
     char tuning_file[CONFIG_TEXT_BYTES];
     uint64_t socket_mode;
     uint64_t threads;
-    uint64_t batching;
+    uint64_t batching; /* enum sched_mode */
     uint64_t spin_usec;
     uint64_t rows_max;
     uint64_t requests_max;
@@ -62,16 +65,22 @@ struct config {
     uint64_t total_fds_max;
     uint64_t hello_timeout_msec;
     uint64_t drain_timeout_msec;
+    uint64_t status_port;
+    uint64_t ready_age_msec;
 };
 
 enum config_type {
-    CONFIG_TYPE_COUNT, /* a decimal number */
-    CONFIG_TYPE_BYTES, /* a number with an optional K, M, G or T (powers of 1024) */
-    CONFIG_TYPE_MODE,  /* an octal number */
-    CONFIG_TYPE_BOOL,  /* yes or no */
+    CONFIG_TYPE_COUNT,  /* a decimal number */
+    CONFIG_TYPE_BYTES,  /* a number with an optional K, M, G or T (powers of 1024) */
+    CONFIG_TYPE_MODE,   /* an octal number */
+    CONFIG_TYPE_CHOICE, /* a word of `unit`, which lists them as "a|b|c"; kept as its number there
+                         */
     CONFIG_TYPE_TEXT,
     CONFIG_TYPE_LIST, /* text, one item a line */
 };
+
+/* 0, negative errno, or STATUS_INVALID_ARGUMENT whose sentence does not name the option. */
+typedef int (*config_rule_fn)(const char *value, struct reason *why);
 
 struct config_option {
     const char *name;
@@ -80,9 +89,12 @@ struct config_option {
     const char *initial; /* as it would be written in a file; "" for an empty text or list */
     uint64_t min;        /* numbers: bounds; texts and lists: unused */
     uint64_t max;        /* numbers: bounds; texts: bytes with the NUL; lists: items */
-    const char *unit;    /* "" when it has none */
+    const char *unit;    /* "" when it has none; choices: the words */
     const char *doc;     /* one sentence */
     bool is_reloadable;  /* a SIGHUP takes it over; see reload.h */
+    config_rule_fn rule; /* what a value, or an item, has to be besides; NULL: nothing */
+    int over;            /* a limit: the status that answers what is over it; 0: see figure */
+    const char *figure;  /* a limit: the metric that counts what met it; NULL: it is none */
 };
 
 /* config_options() - the table, static. config_find() - the row of that name, or NULL. */
@@ -109,7 +121,8 @@ int config_parse(struct config *config, const char *file_name, const char *text,
                  struct reason *why) GD_MUST_CHECK;
 int config_load(struct config *config, const char *path, struct reason *why) GD_MUST_CHECK;
 
-/* config_check() - rules between options, and those of list items. 0 or STATUS_INVALID_ARGUMENT. */
+/* config_check() - rules between options. 0, or STATUS_INVALID_ARGUMENT that starts with
+ * "FILE:LINE: " where the item at fault stands in the file. */
 int config_check(const struct config *config, struct reason *why) GD_MUST_CHECK;
 
 /* config_default_socket_dir() - $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd:

@@ -1,6 +1,7 @@
 /* config_file.c - the parser of configuration files. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,7 +52,10 @@ static int parse_line(struct config *config, char *line, uint32_t i_line,
                           *earlier);
     }
     *earlier = i_line;
-    return config_set(config, key, trim(equals + 1), why);
+    config->i_line = i_line;
+    int r = config_set(config, key, trim(equals + 1), why);
+    config->i_line = 0;
+    return r;
 }
 
 int config_parse(struct config *config, const char *file_name, const char *text, size_t n_bytes,
@@ -59,6 +63,7 @@ int config_parse(struct config *config, const char *file_name, const char *text,
 {
     uint32_t lines_of_options[CONFIG_OPTIONS_MAX] = {0};
     uint32_t i_line = 0;
+    (void)snprintf(config->file_name, sizeof(config->file_name), "%s", file_name);
     for (size_t at = 0; at < n_bytes;) {
         const char *end = memchr(text + at, '\n', n_bytes - at);
         size_t line_bytes = end != NULL ? (size_t)(end - text) - at : n_bytes - at;

@@ -27,9 +27,10 @@ int control_init(struct control *control, struct core *core, struct session_tabl
     return control->payload != NULL ? 0 : err_raise(-ENOMEM);
 }
 
-int control_open(struct control *control, const char *path, mode_t mode)
+int control_open(struct control *control, const char *path, mode_t mode, int fd)
 {
-    return sock_bind_router(&control->sock, path, mode);
+    return fd >= 0 ? sock_adopt_router(&control->sock, path, fd)
+                   : sock_bind_router(&control->sock, path, mode);
 }
 
 void control_finish(struct control *control)

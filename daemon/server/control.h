@@ -27,7 +27,9 @@ struct control {
 /* control_init() - no socket yet; safe to finish. */
 int control_init(struct control *control, struct core *core,
                  struct session_table *table) GD_MUST_CHECK;
-int control_open(struct control *control, const char *path, mode_t mode) GD_MUST_CHECK;
+/* control_open() - listen at path, or on a socket that does so already (fd >= 0; taken over). 0 or
+ * negative errno. */
+int control_open(struct control *control, const char *path, mode_t mode, int fd) GD_MUST_CHECK;
 void control_finish(struct control *control);
 
 /* control_pump() - serve up to n_max messages. True if more may wait: ZeroMQ's descriptor is

@@ -7,13 +7,14 @@
 #include <string.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/http.h"
 #include "gk/gk.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-/* Kept free for loads, status and the like when the limit is derived. */
-#define FDS_OF_OUR_OWN 32u
+/* Kept free for loads, readers of the status and the like when the limit is derived. */
+#define FDS_OF_OUR_OWN (32u + HTTP_FDS)
 
 const char *core_phase_name(enum core_phase phase)
 {
@@ -104,7 +105,7 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
         .session_requests_max = (uint32_t)core->config->session_requests_max,
         .rows_max = (uint32_t)core->config->rows_max,
         .spin_usec = (uint32_t)core->config->spin_usec,
-        .is_batching = core->config->batching != 0,
+        .mode = (enum sched_mode)core->config->batching,
     };
     const struct worker_callbacks callbacks = {
         .arg = &core->mailbox,
@@ -180,14 +181,19 @@ static int add_loader(struct core *core)
 }
 
 int core_init(struct core *core, const struct config *config, struct stats_page *stats,
-              struct reason *why)
+              struct keep *keep, struct reason *why)
 {
-    *core = (struct core){
-        .config = config, .start_nsec = clock_now_nsec(), .mailbox = MAILBOX_NULL, .stats = stats};
+    *core = (struct core){.config = config,
+                          .start_nsec = clock_now_nsec(),
+                          .mailbox = MAILBOX_NULL,
+                          .stats = stats,
+                          .keep = *keep};
+    *keep = KEEP_NULL;
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     if (r == 0) {
         store_count_in(core->store, stats);
+        store_set_keep(core->store, &core->keep);
     }
     r = r != 0 ? r : add_loader(core);
     r = r != 0 ? r : apply_wishes(config, why);
@@ -204,6 +210,19 @@ void core_apply_limits(struct core *core)
 {
     core->limits = limits_of(core->config, core->derived_fds);
     quota_set_limits(core->quota, &core->limits);
+}
+
+int core_adopt(struct core *core, struct reason *why)
+{
+    if (core->keep.n_found == 0) {
+        return 0;
+    }
+    int r =
+        adopt_kept(&core->keep, core->store, core->devices, core->n_devices, &core->adoption, why);
+    if (r == 0) {
+        loader_tune(core->loader);
+    }
+    return r;
 }
 
 /* ---- the end -----------------------------------------------------------------------------------
@@ -243,6 +262,8 @@ void core_finish(struct core *core)
         core->devices[i] = device_close(core->devices[i]);
     }
     core->quota = quota_free(core->quota);
+    adoption_finish(&core->adoption);
+    keep_finish(&core->keep);
     mailbox_finish(&core->mailbox);
 }
 

@@ -11,6 +11,8 @@
 #include "daemon/engine/worker.h"
 #include "daemon/server/config.h"
 #include "daemon/server/mailbox.h"
+#include "daemon/weights/adopt.h"
+#include "daemon/weights/keep.h"
 #include "daemon/weights/loader.h"
 #include "daemon/weights/store.h"
 #include "ipc/base/check.h"
@@ -27,7 +29,8 @@ struct core_counters {
     uint64_t n_bad_messages;
     uint64_t n_bad_framing;
     uint64_t n_unknown_senders;
-    uint64_t n_refused; /* control requests answered with anything but OK */
+    uint64_t n_refused;      /* control requests answered with anything but OK */
+    uint64_t n_side_refused; /* questions on session sockets answered with REFUSED */
     uint64_t n_replies_held;
     uint64_t n_replies_lost; /* whose session had gone */
 };
@@ -36,11 +39,14 @@ struct core {
     const struct config *config; /* borrowed */
     enum core_phase phase;
     uint64_t start_nsec;
+    uint64_t ready_nsec; /* 0: not yet */
     struct mailbox mailbox;
     struct stats_page *stats; /* borrowed */
     struct quota *quota;
     struct quota_limits limits;
-    uint64_t derived_fds; /* total_fds_max when the configuration leaves that to us */
+    uint64_t derived_fds;     /* total_fds_max when the configuration leaves that to us */
+    struct keep keep;         /* the manager's store of descriptors */
+    struct adoption adoption; /* of what it had kept */
     struct store *store;
     struct loader *loader; /* NULL once stopping */
     struct device *devices[CONFIG_DEVICES_MAX];
@@ -50,10 +56,14 @@ struct core {
     struct core_counters counters;
 };
 
-/* core_init() - open the devices and start the threads, which count in *stats. On failure the core
- * is safe to finish. Return: 0, negative errno, or the device's status. */
+/* core_init() - open the devices and start the threads, which count in *stats. keep: taken over. On
+ * failure the core is safe to finish. Return: 0, negative errno, or the device's status. */
 int core_init(struct core *core, const struct config *config, struct stats_page *stats,
-              struct reason *why) GD_MUST_CHECK;
+              struct keep *keep, struct reason *why) GD_MUST_CHECK;
+
+/* core_adopt() - take over the weights that were kept; see adopt_kept(). Blocks, up to a second for
+ * each 64 GiB on a GPU. */
+int core_adopt(struct core *core, struct reason *why) GD_MUST_CHECK;
 
 /* core_apply_limits() - what the configuration says now about accounts; charges that are over a
  * lower limit stay, and nothing is added to them. */

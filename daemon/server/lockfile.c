@@ -142,9 +142,11 @@ void lockfile_finish(struct lockfile *lockfile)
     if (lockfile->fd < 0) {
         return;
     }
-    remove_socket(lockfile->session_path);
-    remove_socket(lockfile->control_path);
-    remove_socket(lockfile->status_path);
+    if (!lockfile->has_foreign_sockets) {
+        remove_socket(lockfile->session_path);
+        remove_socket(lockfile->control_path);
+        remove_socket(lockfile->status_path);
+    }
     (void)close(lockfile->fd);
     *lockfile = LOCKFILE_NULL;
 }

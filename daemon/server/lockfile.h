@@ -6,6 +6,7 @@
  * so a lock is never stale. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
@@ -21,6 +22,7 @@ struct lockfile {
     char control_path[LOCKFILE_PATH_BYTES];
     char status_path[LOCKFILE_PATH_BYTES];
     char stats_path[LOCKFILE_PATH_BYTES]; /* a file, not a socket: see ipc/stats.h */
+    bool has_foreign_sockets;             /* the service manager made them, and removes them */
 };
 
 #define LOCKFILE_NULL ((struct lockfile){.fd = -1})
@@ -33,6 +35,7 @@ struct lockfile {
 int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode,
                   struct reason *why) GD_MUST_CHECK;
 
-/* lockfile_finish() - remove the sockets, then let go of the lock; the empty lock file stays, since
- * removing it would let two daemons lock two different files. Safe on LOCKFILE_NULL. */
+/* lockfile_finish() - remove the sockets unless they are foreign, then let go of the lock; the
+ * empty lock file stays, since removing it would let two daemons lock two different files. Safe on
+ * LOCKFILE_NULL. */
 void lockfile_finish(struct lockfile *lockfile);

@@ -14,8 +14,8 @@
 
 #define LINE_BYTES 1024u
 
-static const char *const topics[] = {"device",  "loader",  "store",  "worker",
-                                     "session", "control", "server", "other"};
+static const char *const topics[] = {"device",  "loader", "store",  "worker", "session",
+                                     "control", "server", "keeper", "other"};
 #define I_OTHER (ARRAY_LENGTH(topics) - 1)
 
 static _Atomic int levels[ARRAY_LENGTH(topics)];
@@ -57,8 +57,7 @@ static int word_apply(char *word, int *wanted, struct reason *why)
     int level = level_parse(level_text);
     if (level < 0) {
         return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "log: '%.32s' is none of error, warning, notice, info, debug",
-                          level_text);
+                          "'%.32s' is none of error, warning, notice, info, debug", level_text);
     }
     if (colon == NULL || strncmp(word, "*:", 2) == 0) {
         for (uint32_t i = 0; i < ARRAY_LENGTH(topics); i++) {
@@ -69,21 +68,20 @@ static int word_apply(char *word, int *wanted, struct reason *why)
     *colon = '\0';
     uint32_t i_topic = topic_index(word);
     if (i_topic == I_OTHER && strcmp(word, topics[I_OTHER]) != 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "log: there is no topic '%.32s'", word);
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no topic '%.32s'", word);
     }
     wanted[i_topic] = level;
     return 0;
 }
 
-int log_sink_levels(const char *spec, struct reason *why)
+static int parse_levels(const char *spec, int wanted[ARRAY_LENGTH(topics)], struct reason *why)
 {
     char words[256];
-    int wanted[ARRAY_LENGTH(topics)];
     for (uint32_t i = 0; i < ARRAY_LENGTH(topics); i++) {
         wanted[i] = LOG_LEVEL_INFO;
     }
     if ((size_t)snprintf(words, sizeof(words), "%s", spec) >= sizeof(words)) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "log: over %zu bytes", sizeof(words) - 1);
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "over %zu bytes", sizeof(words) - 1);
     }
     char *rest = words;
     for (char *word = strsep(&rest, ","); word != NULL; word = strsep(&rest, ",")) {
@@ -92,6 +90,22 @@ int log_sink_levels(const char *spec, struct reason *why)
         if (r != 0) {
             return r;
         }
+    }
+    return 0;
+}
+
+int log_sink_check(const char *spec, struct reason *why)
+{
+    int wanted[ARRAY_LENGTH(topics)];
+    return parse_levels(spec, wanted, why);
+}
+
+int log_sink_levels(const char *spec, struct reason *why)
+{
+    int wanted[ARRAY_LENGTH(topics)];
+    int r = parse_levels(spec, wanted, why);
+    if (r != 0) {
+        return r;
     }
     for (uint32_t i = 0; i < ARRAY_LENGTH(topics); i++) {
         atomic_store_explicit(&levels[i], wanted[i], memory_order_relaxed);
@@ -102,7 +116,12 @@ int log_sink_levels(const char *spec, struct reason *why)
 int log_sink_configure(const char *option, struct reason *why)
 {
     const char *own = getenv("GEMMD_LOG");
-    return log_sink_levels(own != NULL && own[0] != '\0' ? own : option, why);
+    bool is_own = own != NULL && own[0] != '\0';
+    int r = log_sink_levels(is_own ? own : option, why);
+    if (r > 0) {
+        reason_prefix(why, is_own ? "GEMMD_LOG" : "log");
+    }
+    return r;
 }
 
 static void sink(enum log_level level, const char *topic, const char *format, va_list args)

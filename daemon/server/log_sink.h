@@ -10,7 +10,9 @@
 #include "ipc/base/log.h"
 #include "ipc/base/reason.h"
 
-/* log_sink_levels() - set the levels; also while threads run. 0 or STATUS_INVALID_ARGUMENT. */
+/* log_sink_levels() - set the levels; also while threads run. log_sink_check() - could they be set?
+ * 0 or STATUS_INVALID_ARGUMENT. */
+int log_sink_check(const char *spec, struct reason *why) GD_MUST_CHECK;
 int log_sink_levels(const char *spec, struct reason *why) GD_MUST_CHECK;
 
 /* log_sink_configure() - the levels of GEMMD_LOG in the environment if it is set, else those of the

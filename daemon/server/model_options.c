@@ -57,19 +57,24 @@ static int parse_options(const char *item, char *options, struct msg_shaping *sh
                          struct reason *why)
 {
     char *rest;
+    bool has_rank = false;
     for (char *option = strtok_r(options, " ", &rest); option != NULL;
          option = strtok_r(NULL, " ", &rest)) {
+        has_rank |= strncmp(option, "tp_rank=", strlen("tp_rank=")) == 0;
         if (!take_option(option, shaping)) {
             return INVALID(why,
-                           "model_options: '%.40s' in '%.100s' is none of tp_rank=R, tp_size=S, "
+                           "'%.40s' in '%.100s' is none of tp_rank=R, tp_size=S, "
                            "fuse=RULE, split=RULE",
                            option, item);
         }
     }
+    if (has_rank && shaping->tp_size == 0) {
+        return INVALID(why, "'%.100s' has a tp_rank without a tp_size", item);
+    }
     struct shaping parsed;
     int r = shaping_parse(shaping, &parsed, why);
     if (r != 0) {
-        reason_prefix(why, "model_options: '%.100s'", item);
+        reason_prefix(why, "'%.100s'", item);
     }
     return r;
 }
@@ -80,7 +85,7 @@ int model_options_parse(const char *item, char ret_name[MSG_NAME_BYTES],
     const char *colon = strrchr(item, ':'); /* options have none; a name may */
     size_t name_bytes = colon != NULL ? (size_t)(colon - item) : 0;
     if (name_bytes == 0 || name_bytes >= MSG_NAME_BYTES) {
-        return INVALID(why, "model_options: '%.100s' is not NAME: KEY=VALUE ...", item);
+        return INVALID(why, "'%.100s' is not NAME: KEY=VALUE ...", item);
     }
     CLEAN_FREE char *options = strdup(colon + 1);
     if (options == NULL) {
@@ -112,7 +117,7 @@ int model_options_find(char *const *items, uint32_t n, const char *name,
             continue;
         }
         if (is_found) {
-            return INVALID(why, "model_options: more than one item is about '%.100s'", name);
+            return INVALID(why, "more than one item is about '%.100s'", name);
         }
         found = shaping;
         is_found = true;

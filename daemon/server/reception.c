@@ -218,9 +218,9 @@ static int on_connection(GD_UNUSED sd_event_source *source, int listen_fd,
     return 0;
 }
 
-int reception_open(struct reception *reception, const char *path, mode_t mode)
+int reception_open(struct reception *reception, const char *path, mode_t mode, int fd)
 {
-    int fd = side_listen(path, mode);
+    fd = fd >= 0 ? fd : side_listen(path, mode);
     if (fd < 0) {
         return fd;
     }

@@ -25,8 +25,10 @@ struct reception {
 
 /* reception_init() - not listening yet; core and event must outlive it. */
 void reception_init(struct reception *reception, struct core *core, sd_event *event);
-/* reception_open() - listen at path. 0 or negative errno. */
-int reception_open(struct reception *reception, const char *path, mode_t mode) GD_MUST_CHECK;
+/* reception_open() - listen at path, or on a socket that does so already (fd >= 0; taken over). 0
+ * or negative errno. */
+int reception_open(struct reception *reception, const char *path, mode_t mode,
+                   int fd) GD_MUST_CHECK;
 
 /* reception_close_session() - hang up; `why` goes to the log, NULL for the client's own leave. */
 void reception_close_session(struct reception *reception, struct session *session, const char *why);

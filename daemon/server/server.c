@@ -28,7 +28,9 @@
 #include "daemon/server/probe.h"
 #include "daemon/server/reception.h"
 #include "daemon/server/reload.h"
+#include "daemon/server/site.h"
 #include "daemon/server/startup.h"
+#include "daemon/server/supervisor.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
@@ -36,13 +38,16 @@
 
 #define MESSAGES_A_TURN 64u
 #define TICK_USEC       10000u
-#define LINGER_MSEC     500 /* for ZeroMQ to hand the last replies to the kernel */
+#define STOP_GRACE_USEC 5000000u /* beyond drain_timeout_msec: replies, threads, memory */
+#define LINGER_MSEC     500      /* for ZeroMQ to hand the last replies to the kernel */
 #define TICKS_A_NOTIFY  100u
+#define WATCHDOG_SIGNS  3u /* that the supervisor could have within its limit */
 
 struct server {
     struct config *config; /* these two: borrowed */
     const struct cmdline *cmdline;
     enum exit_code exit_code;
+    struct supervisor supervisor;
     char dir[CONFIG_TEXT_BYTES]; /* what is too long for a folder is refused, not cut */
     struct lockfile lockfile;
     struct stats_page *stats;
@@ -51,9 +56,12 @@ struct server {
     struct reception reception;
     struct control control;
     struct startup startup;
-    struct probe probe;
-    sd_event_source *more_source; /* defer: messages may wait in the control socket */
-    sd_event_source *tick_source; /* on while loading, holding replies, or stopping */
+    struct probe probes[CONFIG_DEVICES_MAX]; /* by device */
+    struct site site;
+    sd_event_source *more_source;     /* defer: messages may wait in the control socket */
+    sd_event_source *tick_source;     /* on while loading, holding replies, or stopping */
+    sd_event_source *watchdog_source; /* NULL: the supervisor does not watch */
+    uint64_t watchdog_usec;
     uint32_t n_ticks;
     uint64_t stop_deadline_nsec;
 };
@@ -97,17 +105,58 @@ static void tick_on(struct server *server)
     (void)sd_event_source_set_enabled(server->tick_source, SD_EVENT_ONESHOT);
 }
 
+/* ---- the watchdog ------------------------------------------------------------------------------
+ */
+
+/* A sign of life is one of every worker: each has come round its loop since it was asked last. */
+static void give_sign(struct server *server)
+{
+    const struct core *core = &server->core;
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        if (!worker_has_answered(core->workers[i])) {
+            log_write(LOG_LEVEL_WARNING, "server", "the worker of device %s does not answer",
+                      core->devices[i]->name);
+            return;
+        }
+    }
+    (void)sd_notify(0, "WATCHDOG=1");
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        worker_ask(core->workers[i]);
+    }
+}
+
+static int on_watchdog(sd_event_source *source, GD_UNUSED uint64_t usec, void *userdata)
+{
+    struct server *server = userdata;
+    give_sign(server);
+    (void)sd_event_source_set_time_relative(source, server->watchdog_usec);
+    return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+}
+
+static int begin_watchdog(struct server *server)
+{
+    uint64_t limit_usec;
+    if (sd_watchdog_enabled(0, &limit_usec) <= 0) {
+        return 0;
+    }
+    server->watchdog_usec = limit_usec / WATCHDOG_SIGNS;
+    return sd_event_add_time_relative(server->event, &server->watchdog_source, CLOCK_MONOTONIC, 0,
+                                      0, on_watchdog, server);
+}
+
 /* ---- becoming ready ----------------------------------------------------------------------------
  */
 
 static int open_sockets(struct server *server)
 {
     mode_t mode = (mode_t)server->config->socket_mode;
-    int r = control_open(&server->control, server->lockfile.control_path, mode);
-    if (r != 0) {
-        return r;
-    }
-    return reception_open(&server->reception, server->lockfile.session_path, mode);
+    struct lockfile *lockfile = &server->lockfile;
+    int control_fd = supervisor_socket(&server->supervisor, lockfile->control_path);
+    int session_fd = supervisor_socket(&server->supervisor, lockfile->session_path);
+    lockfile->has_foreign_sockets = control_fd >= 0 && session_fd >= 0;
+    int r = control_open(&server->control, lockfile->control_path, mode, control_fd);
+    return r != 0 ? r
+                  : reception_open(&server->reception, lockfile->session_path, mode, session_fd);
 }
 
 static int on_zmq(GD_UNUSED sd_event_source *source, GD_UNUSED int fd, GD_UNUSED uint32_t events,
@@ -123,32 +172,51 @@ static void serve(struct server *server)
         r = sd_event_add_io(server->event, NULL, sock_fd(&server->control.sock), EPOLLIN, on_zmq,
                             NULL);
     }
+    r = r < 0 ? r : begin_watchdog(server);
     if (r < 0) {
         server_end(server, tell_failure(r, NULL, "cannot open the sockets"));
         return;
     }
     server->core.phase = CORE_SERVING;
+    server->core.ready_nsec = clock_now_nsec();
     log_write(LOG_LEVEL_NOTICE, "server", "gemmd " GEMMD_VERSION " serves on '%s'", server->dir);
     (void)sd_notify(0, "READY=1\nSTATUS=serving");
 }
 
-static void begin_probe(struct server *server)
+static bool is_probing(const struct server *server)
 {
-    struct reason why = REASON_NULL;
-    bool is_under_way = false;
-    int r = probe_begin(&server->probe, &server->core, &is_under_way, &why);
-    if (r != 0) {
-        server_end(server, tell_failure(r, &why, "cannot probe the device"));
-        return;
+    for (uint32_t i = 0; i < server->core.n_devices; i++) {
+        if (server->probes[i].state == PROBE_ASKED) {
+            return true;
+        }
     }
-    if (!is_under_way) {
+    return false;
+}
+
+/* Every device with something to compute has to compute it before anybody is let in. */
+static void begin_probes(struct server *server)
+{
+    for (uint32_t i = 0; i < server->core.n_devices; i++) {
+        struct reason why = REASON_NULL;
+        bool is_under_way = false;
+        int r = server->probes[i].state == PROBE_IDLE
+                    ? probe_begin(&server->probes[i], &is_under_way, &why)
+                    : 0;
+        if (r != 0) {
+            server_end(server, tell_failure(r, &why, "cannot probe the device"));
+            return;
+        }
+    }
+    if (!is_probing(server)) {
         serve(server);
     }
 }
 
-static void on_probe_reply(struct server *server, const struct request_result *result)
+static void on_probe_reply(struct server *server, struct probe *probe,
+                           const struct request_result *result)
 {
-    probe_finish(&server->probe);
+    probe_on_reply(probe, result);
+    site_on_probe(&server->site);
     if (server->core.phase != CORE_STARTING) {
         return;
     }
@@ -157,7 +225,9 @@ static void on_probe_reply(struct server *server, const struct request_result *r
         server_end(server, EXIT_CODE_FAILED);
         return;
     }
-    serve(server);
+    if (!is_probing(server)) {
+        serve(server);
+    }
 }
 
 static void notify_loading(const struct server *server)
@@ -170,11 +240,11 @@ static void notify_loading(const struct server *server)
 static void poll_startup(struct server *server)
 {
     struct reason why = REASON_NULL;
+    if (server->n_ticks++ % TICKS_A_NOTIFY == 0) {
+        notify_loading(server);
+    }
     int r = startup_poll(&server->startup, &why);
     if (r == -EAGAIN) {
-        if (server->n_ticks++ % TICKS_A_NOTIFY == 0) {
-            notify_loading(server);
-        }
         tick_on(server);
         return;
     }
@@ -182,7 +252,7 @@ static void poll_startup(struct server *server)
         server_end(server, tell_failure(r, &why, "cannot load"));
         return;
     }
-    begin_probe(server);
+    begin_probes(server);
 }
 
 /* ---- stopping ----------------------------------------------------------------------------------
@@ -201,7 +271,8 @@ static void poll_stop(struct server *server)
 static void begin_stop(struct server *server)
 {
     bool was_starting = server->core.phase == CORE_STARTING;
-    (void)sd_notify(0, "STOPPING=1\nSTATUS=finishing what is in flight");
+    (void)sd_notifyf(0, "STOPPING=1\nSTATUS=finishing what is in flight\nEXTEND_TIMEOUT_USEC=%ju",
+                     (uintmax_t)(server->config->drain_timeout_msec * 1000u + STOP_GRACE_USEC));
     core_stop(&server->core);
     server->stop_deadline_nsec = clock_now_nsec() + server->config->drain_timeout_msec * 1000000u;
     if (was_starting) {
@@ -249,15 +320,21 @@ static int on_tick(GD_UNUSED sd_event_source *source, GD_UNUSED uint64_t usec, v
 
 static void on_letter(struct server *server, const struct mail *mail)
 {
+    struct probe *probe = probe_of(server->probes, mail->session_id);
     switch (mail->kind) {
     case MAIL_REPLY:
-        if (mail->session_id == PROBE_SESSION_ID) {
-            on_probe_reply(server, &mail->result);
+        if (probe != NULL) {
+            on_probe_reply(server, probe, &mail->result);
             return;
         }
         control_on_reply(&server->control, mail->session_id, &mail->result);
         return;
     case MAIL_DETACHED:
+        if (probe != NULL) {
+            probe_on_detached(probe);
+            site_on_probe(&server->site);
+            return;
+        }
         reception_on_detached(&server->reception, mail->session_id);
         return;
     case MAIL_FATAL:
@@ -294,9 +371,24 @@ static int on_more(GD_UNUSED sd_event_source *source, GD_UNUSED void *userdata)
     return 0; /* the turn itself is what was wanted: the post source follows */
 }
 
+/* What readers of the page learn of the main thread; of the rest, each worker tells. */
+static void publish(const struct server *server)
+{
+    struct stats_main *stats = &server->stats->main;
+    uint64_t held[QUOTA_KINDS];
+    uint32_t n_users;
+    quota_totals(server->core.quota, held, &n_users);
+    stats_set(&stats->phase, server->core.phase);
+    stats_set(&stats->turn_nsec, clock_now_nsec());
+    stats_set(&stats->n_sessions, held[QUOTA_SESSIONS]);
+    stats_set(&stats->n_buffers, held[QUOTA_BUFFERS]);
+    stats_set(&stats->buffer_bytes, held[QUOTA_BYTES]);
+}
+
 static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
 {
     struct server *server = userdata;
+    publish(server);
     if (control_pump(&server->control, MESSAGES_A_TURN)) {
         (void)sd_event_source_set_enabled(server->more_source, SD_EVENT_ONESHOT);
     }
@@ -365,9 +457,21 @@ void server_block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+/* Open from now on: who watches the loading of models is told how it goes. */
+static int open_site(struct server *server)
+{
+    int r = site_init(&server->site, &server->core, &server->reception.table, server->probes,
+                      server->event);
+    return r != 0 ? r
+                  : site_open(&server->site, server->lockfile.status_path,
+                              (mode_t)server->config->socket_mode, server->config->status_port);
+}
+
 static int set_up(struct server *server, struct reason *why)
 {
+    struct keep keep = KEEP_NULL;
     int r = accept_guard_init();
+    r = r != 0 ? r : supervisor_keep(&server->supervisor, &keep);
     r = r != 0 ? r
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
@@ -377,16 +481,21 @@ static int set_up(struct server *server, struct reason *why)
                               server->config->socket_mode & 0040 ? 0440 : 0400, GEMMD_VERSION,
                               &server->stats);
     r = r != 0 ? r : sd_event_new(&server->event);
-    r = r != 0 ? r : core_init(&server->core, server->config, server->stats, why);
+    r = r != 0 ? r : core_init(&server->core, server->config, server->stats, &keep, why);
+    keep_finish(&keep); /* empty once the core has it */
     if (r != 0) {
         return r;
     }
     server->startup.core = &server->core;
+    for (uint32_t i = 0; i < server->core.n_devices; i++) {
+        probe_init(&server->probes[i], &server->core, i);
+    }
     reception_init(&server->reception, &server->core, server->event);
     r = control_init(&server->control, &server->core, &server->reception.table);
     server->control.on_overflow = on_overflow;
     server->control.arg = &server->reception;
-    return r != 0 ? r : add_sources(server);
+    r = r != 0 ? r : add_sources(server);
+    return r != 0 ? r : open_site(server);
 }
 
 /* The workers end first; what they had to say then is still told; then sockets, sessions, the rest.
@@ -403,7 +512,10 @@ static void tear_down(struct server *server)
         sock_linger(&server->control.sock, LINGER_MSEC);
     }
     control_finish(&server->control);
-    probe_finish(&server->probe);
+    site_finish(&server->site);
+    for (uint32_t i = 0; i < CONFIG_DEVICES_MAX; i++) {
+        probe_finish(&server->probes[i]);
+    }
     if (server->reception.core != NULL) {
         reception_finish(&server->reception);
     }
@@ -411,12 +523,14 @@ static void tear_down(struct server *server)
         core_finish(&server->core);
     }
     (void)sd_event_source_unref(server->more_source);
+    (void)sd_event_source_unref(server->watchdog_source);
     (void)sd_event_source_unref(server->tick_source);
     (void)sd_event_unref(server->event);
     server->stats = stats_remove(server->stats, server->lockfile.stats_path);
     lockfile_finish(&server->lockfile);
     message_guard_finish();
     accept_guard_finish();
+    supervisor_finish(&server->supervisor);
 }
 
 enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
@@ -430,12 +544,13 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     server->config = config;
     server->cmdline = cmdline;
     server->lockfile = LOCKFILE_NULL;
+    int r = supervisor_take(&server->supervisor);
     if (config->socket_dir[0] != '\0') {
         memcpy(server->dir, config->socket_dir, sizeof(config->socket_dir));
     } else {
         config_default_socket_dir(server->dir, sizeof(server->dir));
     }
-    int r = set_up(server, &why);
+    r = r != 0 ? r : set_up(server, &why);
     if (r == 0) {
         r = sd_event_loop(server->event);
     }

@@ -35,7 +35,8 @@ int session_new(uint64_t id, int fd, const struct side_peer *peer, struct quota_
     list_init(&session->in_ids);
     list_init(&session->in_all);
     for (uint32_t i = 0; i < CONFIG_DEVICES_MAX; i++) {
-        session->lanes[i] = (struct session_lane){.region_fd = -1, .doorbell_fd = -1};
+        session->lanes[i] =
+            (struct session_lane){.region_fd = -1, .doorbell_fd = -1, .order = SESSION_ORDER_NULL};
     }
     int r = draw_token(session->token);
     r = r != 0 ? r : buffers_new((uint32_t)config->session_buffers_max, &session->buffers);
@@ -58,6 +59,7 @@ static void lane_forget(struct session_lane *lane)
         (void)close(lane->region_fd);
         (void)close(lane->doorbell_fd);
     }
+    session_order_finish(&lane->order);
     quota_give(&lane->charge);
 }
 

@@ -9,6 +9,7 @@
 #include "daemon/engine/quota.h"
 #include "daemon/server/core.h"
 #include "daemon/server/replies.h"
+#include "daemon/server/session_order.h"
 #include "ipc/base/check.h"
 #include "ipc/base/list.h"
 #include "ipc/side.h"
@@ -27,6 +28,7 @@ struct session_lane {
     int region_fd; /* owned copies: the worker owns the lane itself; -1: not opened */
     int doorbell_fd;
     struct quota_charge charge;
+    struct session_order order;
 };
 
 struct reception;

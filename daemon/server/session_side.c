@@ -180,6 +180,61 @@ static int on_open_lane(struct ask *ask, struct reason *why)
     return 0;
 }
 
+/* Its memory is the session's for as long as the worker may use it. */
+static int open_order(struct ask *ask, uint32_t index, struct device *device, struct reason *why)
+{
+    struct session *session = ask->session;
+    struct session_order *order = &session->lanes[index].order;
+    int r = session_order_init(order, device, session->lane_entries, ask->core->quota,
+                               session->peer.uid, why);
+    if (r != 0) {
+        return r;
+    }
+    struct worker_words words = session_order_words(order, session->lane_entries);
+    r = worker_open_order(ask->core->workers[index], session->id, &words);
+    if (r != 0) {
+        session_order_finish(order);
+    }
+    return r;
+}
+
+static void answer_order(struct ask *ask, uint32_t index, const struct session_order *order)
+{
+    side_init(&ask->answer, SIDE_ORDER, sequence_of(ask));
+    ask->answer.order.device_index = index;
+    ask->answer.order.n_entries = ask->session->lane_entries;
+    ask->answer.order.done_bytes = order->done.size_bytes;
+    ask->answer.order.has_mps = order->device->has_mps;
+    memcpy(ask->answer.order.device_uuid, order->device->uuid_bytes, SIDE_UUID_BYTES);
+    ask->fds[ask->n_fds++] = order->words.fd;
+    if (order->done.fd >= 0) {
+        ask->fds[ask->n_fds++] = order->done.fd;
+    }
+}
+
+static int on_open_order(struct ask *ask, struct reason *why)
+{
+    uint32_t index = ask->packet->message.open_lane.device_index;
+    struct device *device = NULL;
+    int r = find_device(ask, index, &device, why);
+    if (r != 0) {
+        return r;
+    }
+    struct session_lane *lane = &ask->session->lanes[index];
+    if (lane->region_fd < 0) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "words of stream order for lane %u, which is not open", index);
+    }
+    if (lane->order.device == NULL) {
+        r = open_order(ask, index, device, why);
+        if (r != 0) {
+            return r;
+        }
+    }
+    answer_order(ask, index, &lane->order);
+    return 0;
+}
+
 /* ---- buffers -----------------------------------------------------------------------------------
  */
 
@@ -317,6 +372,7 @@ static const struct side_verb {
     {SIDE_IMPORT_BUFFER, "IMPORT_BUFFER", on_import_buffer},
     {SIDE_RELEASE_BUFFER, "RELEASE_BUFFER", on_release_buffer},
     {SIDE_IMPORT_IPC, "IMPORT_IPC", on_import_ipc},
+    {SIDE_OPEN_ORDER, "OPEN_ORDER", on_open_order},
 };
 
 static int dispatch(struct ask *ask, struct reason *why)
@@ -357,6 +413,7 @@ enum session_verdict session_side_answer(struct core *core, struct session_table
     if (r < 0) {
         (void)reason_errno(&why, r, "session %ju", (uintmax_t)session->id);
     }
+    core->counters.n_side_refused++;
     enum session_verdict verdict = session_side_refuse(session, sequence_of(&ask), &why);
     bool is_over = session->state != SESSION_LIVE || r == STATUS_BAD_MESSAGE;
     return verdict == SESSION_KEEP && is_over ? SESSION_CLOSE : verdict;

@@ -8,9 +8,34 @@
 #include <string.h>
 
 #include "daemon/server/model_options.h"
+#include "daemon/weights/shaping.h"
 #include "ipc/base/error.h"
+#include "ipc/base/log.h"
 
-static int start_next(struct startup *startup, struct reason *why)
+static uint32_t n_configured(const struct startup *startup)
+{
+    return startup->core->config->models.n;
+}
+
+/* An adopted model of that name, from elsewhere or in another shape, is not what the operator wants
+ * now. */
+static int make_way(struct store *store, const struct loader_request *request, struct reason *why)
+{
+    struct store_model *held = store_hold(store, request->name);
+    bool is_in_the_way = held != NULL && store_held(held)->is_adopted &&
+                         (strcmp(store_held(held)->path, request->path) != 0 ||
+                          !shaping_is_same(&store_held(held)->shaping, &request->shaping));
+    store_release(held);
+    if (!is_in_the_way) {
+        return 0;
+    }
+    log_write(LOG_LEVEL_NOTICE, "server",
+              "model '%s' is configured otherwise than the one adopted, and loaded anew",
+              request->name);
+    return store_unpublish(store, request->name, why);
+}
+
+static int start_configured(struct startup *startup, struct reason *why)
 {
     struct loader_request request = {.kind = LOADER_JOB_LOAD, .device = startup->core->devices[0]};
     const char *path;
@@ -29,7 +54,8 @@ static int start_next(struct startup *startup, struct reason *why)
     char resolved[PATH_MAX];
     const char *wanted = realpath(path, resolved) != NULL ? resolved : path;
     (void)snprintf(request.path, sizeof(request.path), "%s", wanted);
-    r = core_load(startup->core, &request, &startup->job_id, why);
+    r = make_way(startup->core->store, &request, why);
+    r = r != 0 ? r : core_load(startup->core, &request, &startup->job_id, why);
     if (r > 0) {
         reason_prefix(why, "model '%s'", request.name);
     }
@@ -50,20 +76,54 @@ static int judge(const struct msg_job *job, const char *item, struct reason *why
     return -EAGAIN; /* an answer, not a fault */
 }
 
+static int poll_job(const struct startup *startup, const char *item, struct reason *why)
+{
+    struct msg_reply holder = {.body = MSG_BODY_JOB};
+    int r = loader_status(startup->core->loader, startup->job_id, &holder.job, why);
+    r = r != 0 ? r : judge(&holder.job, item, why);
+    msg_reply_finish(&holder);
+    return r;
+}
+
+static int poll_configured(struct startup *startup, struct reason *why)
+{
+    int r = startup->job_id == 0 ? start_configured(startup, why) : 0;
+    return r != 0 ? r
+                  : poll_job(startup, startup->core->config->models.items[startup->i_model], why);
+}
+
+/* What was kept and lost is loaded as far as it can be: nobody configured it, so it cannot be what
+ * the daemon fails for. A reload is not waited for, since its model serves already. */
+static int poll_lost(struct startup *startup)
+{
+    const struct loader_request *wanted =
+        &startup->core->adoption.jobs[startup->i_model - n_configured(startup)];
+    struct reason why = REASON_NULL;
+    bool is_load = wanted->kind == LOADER_JOB_LOAD;
+    if (startup->job_id == 0 && is_load && store_has_model(startup->core->store, wanted->name)) {
+        return 0;
+    }
+    int r = startup->job_id == 0 ? core_load(startup->core, wanted, &startup->job_id, &why) : 0;
+    r = r == 0 && is_load ? poll_job(startup, wanted->name, &why) : r;
+    if (r > 0) {
+        log_write(LOG_LEVEL_ERROR, "server", "%s", why.text);
+        return 0;
+    }
+    return r;
+}
+
 int startup_poll(struct startup *startup, struct reason *why)
 {
-    const struct config_list *models = &startup->core->config->models;
-    while (startup->i_model < models->n) {
-        if (startup->job_id == 0) {
-            int r = start_next(startup, why);
-            if (r != 0) {
-                return r;
-            }
+    if (!startup->has_adopted) {
+        int r = core_adopt(startup->core, why);
+        if (r != 0) {
+            return r;
         }
-        struct msg_reply holder = {.body = MSG_BODY_JOB};
-        int r = loader_status(startup->core->loader, startup->job_id, &holder.job, why);
-        r = r != 0 ? r : judge(&holder.job, models->items[startup->i_model], why);
-        msg_reply_finish(&holder);
+        startup->has_adopted = true;
+    }
+    while (startup->i_model < n_configured(startup) + startup->core->adoption.n_jobs) {
+        bool is_configured = startup->i_model < n_configured(startup);
+        int r = is_configured ? poll_configured(startup, why) : poll_lost(startup);
         if (r != 0) {
             return r;
         }
@@ -76,13 +136,12 @@ int startup_poll(struct startup *startup, struct reason *why)
 void startup_describe(const struct startup *startup, char *text, uint32_t size_bytes)
 {
     struct msg_reply holder = {.body = MSG_BODY_JOB};
-    const struct config_list *models = &startup->core->config->models;
-    const char *item = startup->i_model < models->n ? models->items[startup->i_model] : "";
+    uint32_t n = n_configured(startup) + startup->core->adoption.n_jobs;
     if (startup->job_id != 0) {
         int r = loader_status(startup->core->loader, startup->job_id, &holder.job, NULL);
         holder.body = r == 0 ? MSG_BODY_JOB : MSG_BODY_NONE;
     }
-    (void)snprintf(text, size_bytes, "loading '%.*s' (%u of %u): %s", (int)strcspn(item, "="), item,
-                   startup->i_model + 1, models->n, holder.job.step);
+    (void)snprintf(text, size_bytes, "loading model %u of %u: %s", startup->i_model + 1, n,
+                   holder.job.step);
     msg_reply_finish(&holder);
 }

@@ -55,18 +55,70 @@ static json_t *rows_histogram(const struct worker_stats *stats)
     return object;
 }
 
+/* What the scheduler decided: why launches took no more, what is held and was, and why. */
+static json_t *scheduling_object(const struct worker_stats *stats)
+{
+    static const char *const closes[SCHED_CLOSES] = {[SCHED_CLOSE_FULL] = "full",
+                                                     [SCHED_CLOSE_DEADLINE] = "deadline",
+                                                     [SCHED_CLOSE_WINDOW] = "window",
+                                                     [SCHED_CLOSE_COMPLETE] = "complete",
+                                                     [SCHED_CLOSE_IDLE] = "idle"};
+    static const char *const holds[SCHED_HOLDS] = {[SCHED_HOLD_CATCH_UP] = "catch_up",
+                                                   [SCHED_HOLD_ARRIVAL] = "arrival",
+                                                   [SCHED_HOLD_PREFILL] = "prefill"};
+    json_t *closed = json_object();
+    for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
+        (void)json_object_set_new(closed, closes[i], integer(stats->n_closed[i]));
+    }
+    json_t *held = json_object();
+    for (uint32_t i = 0; i < SCHED_HOLDS; i++) {
+        (void)json_object_set_new(held, holds[i],
+                                  json_pack("{s:o, s:f}", "decisions", integer(stats->n_holds[i]),
+                                            "idle_seconds", seconds(stats->hold_idle_nsec[i])));
+    }
+    return json_pack("{s:o, s:o, s:i, s:i, s:i}", "closed", closed, "holds", held, "held",
+                     (int)stats->n_held, "passes", (int)stats->n_passes, "in_step",
+                     (int)stats->n_in_step);
+}
+
 static json_t *last_ok(const struct worker_stats *stats)
 {
     return stats->last_ok_nsec == 0 ? json_null()
                                     : json_real(seconds(clock_now_nsec() - stats->last_ok_nsec));
 }
 
-static json_t *worker_object(struct worker *worker)
+static json_t *times_array(const struct stats_times *times)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < STATS_TIME_BUCKETS; i++) {
+        if (json_array_append_new(array, integer(stats_read(&times->counts[i]))) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+/* The upper limits of such an array, all but its last element's, which has none. */
+static json_t *bounds_array(void)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < STATS_TIME_BUCKETS - 1; i++) {
+        if (json_array_append_new(array, json_real(1e-6 * (double)(1u << i))) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *worker_object(struct worker *worker, const struct stats_worker *counters)
 {
     struct worker_stats stats;
     worker_stats(worker, &stats);
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:i, s:i, s:o}",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:i, s:i, s:o, "
+        "s:o, s:o, s:o, s:o, s:o}",
         "requests", integer(stats.n_requests), "ok", integer(stats.n_ok), "refused",
         integer(stats.n_refused), "cancelled", integer(stats.n_cancelled), "timed_out",
         integer(stats.n_timed_out), "failed", integer(stats.n_failed), "rows",
@@ -75,7 +127,9 @@ static json_t *worker_object(struct worker *worker)
         "busy_seconds", seconds(stats.busy_nsec), "queue_seconds", seconds(stats.queue_nsec),
         "sleeps", integer(stats.n_sleeps), "corrupt_lanes", integer(stats.n_corrupt_lanes),
         "in_flight", (int)stats.n_in_flight, "lanes", (int)stats.n_lanes, "last_ok_seconds_ago",
-        last_ok(&stats));
+        last_ok(&stats), "launch_rows", integer(stats_read(&counters->launch_rows)), "queue_times",
+        times_array(&counters->queue), "request_times", times_array(&counters->request),
+        "stall_times", times_array(&counters->stall), "scheduling", scheduling_object(&stats));
 }
 
 static json_t *device_object(const struct core *core, uint32_t i)
@@ -85,7 +139,7 @@ static json_t *device_object(const struct core *core, uint32_t i)
                      "uuid", device->uuid, "kind",
                      device->ops->kind == GK_DEVICE_HOST ? "host" : "cuda", "description",
                      device->description, "threads", (int)device->n_threads, "worker",
-                     worker_object(core->workers[i]));
+                     worker_object(core->workers[i], &core->stats->workers[i]));
 }
 
 static json_t *device_array(const struct core *core)
@@ -103,14 +157,17 @@ static json_t *device_array(const struct core *core)
 /* ---- models and jobs ---------------------------------------------------------------------------
  */
 
-static json_t *model_object(const struct msg_model *model)
+static json_t *model_object(const struct msg_model *model, const struct stats_page *stats)
 {
-    return json_pack("{s:s, s:o, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s}", "name", model->name,
-                     "path", text(model->path), "device", model->device, "state", model->state,
-                     "generation", integer(model->generation), "weights", (int)model->n_weights,
-                     "packed_bytes", integer(model->packed_bytes), "load_seconds",
-                     model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
-                     dtype_name(model->act_dtype));
+    const struct stats_model *served = stats_model_find(stats, model->name);
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s, s:o, s:o}", "name",
+                     model->name, "path", text(model->path), "device", model->device, "state",
+                     model->state, "origin", model->origin, "generation",
+                     integer(model->generation), "weights", (int)model->n_weights, "packed_bytes",
+                     integer(model->packed_bytes), "load_seconds", model->load_seconds, "warnings",
+                     (int)model->n_warnings, "act_dtype", dtype_name(model->act_dtype), "requests",
+                     integer(served != NULL ? stats_read(&served->n_requests) : 0), "rows",
+                     integer(served != NULL ? stats_read(&served->n_rows) : 0));
 }
 
 static json_t *model_array(const struct core *core)
@@ -122,7 +179,7 @@ static json_t *model_array(const struct core *core)
     }
     json_t *array = json_array();
     for (uint32_t i = 0; i < n && array != NULL; i++) {
-        if (json_array_append_new(array, model_object(&models[i])) < 0) {
+        if (json_array_append_new(array, model_object(&models[i], core->stats)) < 0) {
             json_decref(array);
             array = NULL;
         }
@@ -138,6 +195,19 @@ static json_t *resident_object(const struct core *core)
     return json_pack("{s:o, s:o, s:o, s:o}", "models", integer(totals.n_models), "weights",
                      integer(totals.n_weights), "packed_bytes", integer(totals.packed_bytes),
                      "retired_bytes", integer(totals.retired_bytes));
+}
+
+/* From exec to being ready, and what of it was spent on weights that an earlier process left. */
+static json_t *start_object(const struct core *core)
+{
+    const struct adoption *adoption = &core->adoption;
+    json_t *ready = core->ready_nsec == 0 ? json_null()
+                                          : json_real(seconds(core->ready_nsec - core->start_nsec));
+    return json_pack("{s:o, s:b, s:i, s:i, s:o, s:f, s:f}", "ready_seconds", ready, "is_kept",
+                     core->keep.ops != NULL, "adopted_models", (int)adoption->n_models,
+                     "adopted_weights", (int)adoption->n_weights, "adopted_bytes",
+                     integer(adoption->n_bytes), "adopt_seconds", adoption->seconds,
+                     "digest_seconds", adoption->digest_seconds);
 }
 
 static json_t *job_object(const struct msg_job *job)
@@ -197,10 +267,6 @@ static json_t *session_array(const struct session_table *table)
 
 static json_t *quota_object(const struct core *core)
 {
-    static const char *const names[QUOTA_KINDS] = {[QUOTA_SESSIONS] = "sessions",
-                                                   [QUOTA_BUFFERS] = "buffers",
-                                                   [QUOTA_BYTES] = "buffer_bytes",
-                                                   [QUOTA_FDS] = "fds"};
     uint64_t held[QUOTA_KINDS];
     uint32_t n_accounts;
     quota_totals(core->quota, held, &n_accounts);
@@ -209,7 +275,7 @@ static json_t *quota_object(const struct core *core)
         json_t *row =
             json_pack("{s:o, s:o, s:o}", "held", integer(held[i]), "user_limit",
                       integer(core->limits.per_user[i]), "limit", integer(core->limits.total[i]));
-        if (json_object_set_new(object, names[i], row) < 0) {
+        if (json_object_set_new(object, quota_kind_name((enum quota_kind)i), row) < 0) {
             json_decref(object);
             return NULL;
         }
@@ -239,16 +305,17 @@ static json_t *counter_object(const struct core_counters *counters)
 char *status_document(const struct core *core, const struct session_table *table)
 {
     json_t *document = json_pack(
-        "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
+        "{s:s, s:i, s:i, s:f, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "version",
         GEMMD_VERSION, "protocol", (int)SIDE_VERSION_MAX, "pid", (int)getpid(), "uptime_seconds",
         seconds(clock_now_nsec() - core->start_nsec), "state", core_phase_name(core->phase),
-        "devices", device_array(core), "models", model_array(core), "resident",
-        resident_object(core), "jobs", job_array(core), "sessions", session_array(table), "quotas",
-        quota_object(core), "fds", fd_object(), "counters", counter_object(&core->counters));
+        "start", start_object(core), "time_bounds_seconds", bounds_array(), "devices",
+        device_array(core), "models", model_array(core), "resident", resident_object(core), "jobs",
+        job_array(core), "sessions", session_array(table), "quotas", quota_object(core), "fds",
+        fd_object(), "counters", counter_object(&core->counters));
     if (document == NULL) {
         return NULL;
     }
-    char *dumped = json_dumps(document, JSON_COMPACT);
+    char *dumped = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(12));
     json_decref(document);
     return dumped;
 }

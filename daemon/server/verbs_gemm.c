@@ -80,12 +80,12 @@ static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
     return problem;
 }
 
-/* To read the packed weight from memory once; 0: not known. */
+/* To launch anything, and read the packed weight from memory once; 0: not known. */
 static double floor_of(const struct weight *weight)
 {
     double bytes = (double)weight->layout->packed_bytes(&weight->desc);
     double gbps = weight->device->read_gbps;
-    return gbps > 0 ? bytes / (gbps * 1e3) : 0;
+    return gbps > 0 ? weight->device->launch_usec + bytes / (gbps * 1e3) : 0;
 }
 
 /* More rows than one launch takes are cut into chunks. A kernel knows its own speed, but not how

@@ -84,7 +84,8 @@ static int hand_over(struct store *store, struct job *job, struct model *model, 
         return r;
     }
     model->n_warnings = job->warnings.n;
-    r = progress_check(&job->progress, why);
+    r = store_keeps(store) ? keep_digest(model, why) : 0;
+    r = r != 0 ? r : progress_check(&job->progress, why);
     if (r != 0) {
         return r;
     }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/weights/warnings.h"
 #include "ipc/base/error.h"
@@ -75,6 +76,24 @@ struct weight *weight_unref(struct weight *weight)
     return NULL;
 }
 
+int weight_make_ready(struct weight *weight, struct reason *why)
+{
+    struct device *device = weight->device;
+    const struct gk_problem problem = {.desc = weight->desc,
+                                       .layout = weight->layout,
+                                       .m = 1,
+                                       .x_dtype = weight->act_dtype,
+                                       .y_dtype = weight->act_dtype,
+                                       .cuda_arch = device->cuda_arch};
+    int r = device_plan(device, &problem, weight->packed.base, why);
+    if (r != 0) {
+        return r;
+    }
+    uint64_t workspace_bytes = gk_workspace_max(&weight->desc, weight->layout, device->cuda_arch);
+    uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32); /* the widest */
+    return device->ops->reserve(device, workspace_bytes, x_row_bytes, why);
+}
+
 int weight_select(const struct weight *weight, const struct gk_problem *problem,
                   const struct gk_kernel **ret_kernel, struct reason *why)
 {
@@ -131,6 +150,24 @@ void weight_describe(const struct weight *weight, struct msg_weight *ret_message
     *ret_message = message;
 }
 
+int model_new(const char *name, const char *path, struct device *device, uint32_t n_weights,
+              struct model **ret_model)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    struct weight **weights = calloc(n_weights, sizeof(*weights));
+    if (!model || !weights) {
+        free(model);
+        free(weights);
+        return err_raise(-ENOMEM);
+    }
+    (void)snprintf(model->name, sizeof(model->name), "%s", name);
+    (void)snprintf(model->path, sizeof(model->path), "%s", path);
+    model->device = device;
+    model->weights = weights;
+    *ret_model = model;
+    return 0;
+}
+
 struct model *model_free(struct model *model)
 {
     if (!model) {
@@ -141,6 +178,10 @@ struct model *model_free(struct model *model)
     }
     free(model->weights);
     warnings_list_free(model->warnings, model->n_warnings);
+    sources_finish(&model->sources);
+    if (model->is_kept) {
+        (void)close(model->manifest_fd);
+    }
     free(model);
     return NULL;
 }
@@ -197,5 +238,7 @@ void model_describe(const struct model *model, struct msg_model *ret_message)
     (void)snprintf(message.device, sizeof(message.device), "%.*s", MSG_WORD_BYTES - 1,
                    model->device->name);
     (void)snprintf(message.state, sizeof(message.state), "serving");
+    (void)snprintf(message.origin, sizeof(message.origin), "%s",
+                   model->is_adopted ? "adopted" : "loaded");
     *ret_message = message;
 }

@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 #include "daemon/device/device.h"
+#include "daemon/weights/sources.h"
 #include "daemon/weights/tuning.h"
+#include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 #include "ipc/msg.h"
@@ -33,6 +35,7 @@ struct weight {
     enum dtype act_dtype;
     struct device *device;
     struct region packed;
+    struct gk_digest digest;         /* of packed, once keep_digest() has taken it */
     _Atomic(struct tuning *) tuning; /* a reference; NULL until kernels were measured */
     _Atomic uint64_t n_requests;     /* served so far; a reload carries it over */
 
@@ -48,12 +51,16 @@ struct model {
     struct msg_shaping shaping; /* what a reload and a verification repeat */
     struct device *device;
     enum dtype act_dtype;
-    uint64_t generation;     /* given by store_publish() */
+    uint64_t generation;     /* 0: given by store_publish() */
     struct weight **weights; /* owned references; store_publish() sorts them by name */
     uint32_t n_weights;
     char **warnings; /* owned */
     uint32_t n_warnings;
     double load_seconds;
+    struct sources sources; /* owned */
+    bool is_adopted;        /* from an earlier process; load_seconds is what that took */
+    bool is_kept;           /* see keep.h; then */
+    int manifest_fd;        /* owned: holds the lock on the manifest */
 };
 
 /* tally_new() - n_refs 1. 0 or -ENOMEM. tally_unref() - NULL is fine. */
@@ -66,6 +73,10 @@ struct tally *tally_unref(struct tally *tally);
 int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
 struct weight *weight_ref(struct weight *weight);
 struct weight *weight_unref(struct weight *weight);
+
+/* weight_make_ready() - of a weight whose packed form is in place: let kernels plan for it, and
+ * have the device set aside the scratch they need. 0, negative errno or a status of the device. */
+int weight_make_ready(struct weight *weight, struct reason *why) GD_MUST_CHECK;
 
 /* weight_select() - the kernel for a problem of that weight: the fastest one measured, else
  * gk_select()'s. Return as there. */
@@ -80,6 +91,9 @@ void weight_count(struct weight *weight, uint64_t n_rows);
 void weight_retire(struct weight *weight);
 void weight_describe(const struct weight *weight, struct msg_weight *ret_message);
 
+/* model_new() - with room for n_weights, and none. 0 or -ENOMEM. */
+int model_new(const char *name, const char *path, struct device *device, uint32_t n_weights,
+              struct model **ret_model) GD_MUST_CHECK;
 struct model *model_free(struct model *model); /* drops its weights' references */
 
 /* model_sort() - by name, as model_find() wants them. model_find() - by MODEL/module.path,

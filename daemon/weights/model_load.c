@@ -142,13 +142,7 @@ static int fill_weight(struct weight *weight, const struct plan_item *item,
                         &weight->packed, why);
     r = r != 0 ? r : pack_weight(weight, &canonical, why);
     gk_canonical_finish(&canonical);
-    if (r != 0) {
-        return r;
-    }
-    uint64_t workspace_bytes =
-        gk_workspace_max(&weight->desc, weight->layout, weight->device->cuda_arch);
-    uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32); /* the widest */
-    return ops->reserve(weight->device, workspace_bytes, x_row_bytes, why);
+    return r != 0 ? r : weight_make_ready(weight, why);
 }
 
 static int fill_model(struct model *model, const struct plan *plan, struct progress *progress,
@@ -172,30 +166,13 @@ static int fill_model(struct model *model, const struct plan *plan, struct progr
     return 0;
 }
 
-static int model_new(const char *name, const char *path, struct device *device, uint32_t n_weights,
-                     struct model **ret_model)
-{
-    struct model *model = calloc(1, sizeof(*model));
-    struct weight **weights = calloc(n_weights, sizeof(*weights));
-    if (!model || !weights) {
-        free(model);
-        free(weights);
-        return err_raise(-ENOMEM);
-    }
-    (void)snprintf(model->name, sizeof(model->name), "%s", name);
-    (void)snprintf(model->path, sizeof(model->path), "%s", path);
-    model->device = device;
-    model->weights = weights;
-    *ret_model = model;
-    return 0;
-}
-
 static int load_source(const struct model_source *source, struct model *model,
                        struct progress *progress, struct warnings *warnings, struct reason *why)
 {
     uint64_t start_nsec = clock_now_nsec();
     model->act_dtype = source->modules.act_dtype;
-    int r = fill_model(model, &source->plan, progress, warnings, why);
+    int r = sources_read(model->path, &source->checkpoint, &model->sources);
+    r = r != 0 ? r : fill_model(model, &source->plan, progress, warnings, why);
     model->load_seconds = 1e-9 * (double)(clock_now_nsec() - start_nsec);
     return r;
 }

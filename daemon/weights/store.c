@@ -16,6 +16,8 @@
 #include <string.h>
 
 #include "ipc/base/error.h"
+#include "ipc/base/log.h"
+#include "ipc/base/num.h"
 
 struct store_model {
     _Atomic uint32_t n_refs;
@@ -33,6 +35,7 @@ struct store {
     uint64_t last_model_id; /* this and below: under writers */
     uint64_t last_generation;
     struct tally *tally;
+    const struct keep *keep;  /* NULL: nothing is kept */
     struct stats_page *stats; /* borrowed; NULL: nobody counts */
 };
 
@@ -100,8 +103,6 @@ static int store_model_new(struct store *store, struct model *model,
     published->model = model;
     published->slots = slots;
     published->model_id = before ? before->model_id : ++store->last_model_id;
-    model->generation = ++store->last_generation;
-    model_sort(model);
     struct stats_model *stats = store->stats ? stats_model(store->stats, model->name) : NULL;
     for (uint32_t i = 0; i < model->n_weights; i++) {
         model->weights[i]->tally = tally_ref(store->tally);
@@ -112,6 +113,25 @@ static int store_model_new(struct store *store, struct model *model,
     return 0;
 }
 
+/* That a model cannot be kept is no reason not to serve it. */
+static void keep_model(const struct store *store, struct model *model)
+{
+    int r = store->keep && !model->is_kept ? keep_put(store->keep, model) : 0;
+    if (r < 0) {
+        log_write(LOG_LEVEL_WARNING, "store", "model '%s' will not outlive this process: %s",
+                  model->name, strerror(-r));
+    }
+}
+
+/* A model that was adopted brings its generation along. */
+static void number_model(struct store *store, struct model *model)
+{
+    if (model->generation == 0) {
+        model->generation = store->last_generation + 1;
+    }
+    store->last_generation = num_max(store->last_generation, model->generation);
+}
+
 /* Drop the store's own reference. Marked first: the last reference may go on another thread at
  * once. */
 static void retire(struct store_model *published)
@@ -120,6 +140,15 @@ static void retire(struct store_model *published)
         weight_retire(published->model->weights[i]);
     }
     store_release(published);
+}
+
+/* Unlike retire(), also out of what outlives this process. */
+static void drop_model(const struct store *store, struct store_model *published)
+{
+    if (store->keep) {
+        keep_drop(store->keep, published->model);
+    }
+    retire(published);
 }
 
 /* ---- the store ---------------------------------------------------------------------------------
@@ -140,6 +169,16 @@ int store_new(struct store **ret_store)
     (void)pthread_mutex_init(&store->mutex, NULL);
     *ret_store = store;
     return 0;
+}
+
+void store_set_keep(struct store *store, const struct keep *keep)
+{
+    store->keep = keep->ops ? keep : NULL;
+}
+
+bool store_keeps(const struct store *store)
+{
+    return store->keep != NULL;
 }
 
 void store_count_in(struct store *store, struct stats_page *stats)
@@ -199,25 +238,42 @@ static int publish_at(struct store *store, uint32_t place, struct model *model)
     int r = is_first ? grow_list(store) : 0;
     struct store_model *published = NULL;
     if (r == 0) {
+        number_model(store, model);
+        model_sort(model);
         r = store_model_new(store, model, before, &published);
     }
     if (r != 0) {
         return r;
     }
+    keep_model(store, model);
     pthread_mutex_lock(&store->mutex);
     store->models[place] = published;
     store->n_models += is_first;
     pthread_mutex_unlock(&store->mutex);
     if (before) {
-        retire(before);
+        drop_model(store, before);
     }
     return 0;
+}
+
+/* Under writers. */
+static void note_totals(struct store *store)
+{
+    struct store_totals totals;
+    if (!store->stats) {
+        return;
+    }
+    store_totals(store, &totals);
+    stats_set(&store->stats->store.n_models, totals.n_models);
+    stats_set(&store->stats->store.n_weights, totals.n_weights);
+    stats_set(&store->stats->store.packed_bytes, totals.packed_bytes);
 }
 
 int store_publish(struct store *store, struct model *model)
 {
     pthread_mutex_lock(&store->writers);
     int r = publish_at(store, find_place(store, model->name, strlen(model->name)), model);
+    note_totals(store);
     pthread_mutex_unlock(&store->writers);
     return r;
 }
@@ -233,6 +289,7 @@ int store_replace(struct store *store, struct model *model, struct reason *why)
         r = reason_set(why, STATUS_NOT_FOUND, "model '%s' has been unloaded meanwhile",
                        model->name);
     }
+    note_totals(store);
     pthread_mutex_unlock(&store->writers);
     return r;
 }
@@ -248,11 +305,12 @@ int store_unpublish(struct store *store, const char *name, struct reason *why)
         store->models[place] = store->models[--store->n_models];
     }
     pthread_mutex_unlock(&store->mutex);
+    note_totals(store);
     pthread_mutex_unlock(&store->writers);
     if (!before) {
         return reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", name);
     }
-    retire(before);
+    drop_model(store, before);
     return 0;
 }
 

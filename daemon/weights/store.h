@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/weights/keep.h"
 #include "daemon/weights/model.h"
 #include "ipc/msg.h"
 
@@ -23,6 +24,12 @@ struct store_model; /* a held generation of a model */
 /* store_new() - empty. 0 or -ENOMEM. store_free() - drops the models; NULL in, NULL out. */
 int store_new(struct store **ret_store) GD_MUST_CHECK;
 struct store *store_free(struct store *store);
+
+/* store_set_keep() - have what is published from now on kept (borrowed; see keep.h), and dropped
+ * when it goes, but not at the store's end. Before other threads use the store. store_keeps() - is
+ * it? Then models come with their digests. */
+void store_set_keep(struct store *store, const struct keep *keep);
+bool store_keeps(const struct store *store);
 
 /* store_count_in() - where to count what its models serve; must outlive every weight. Before the
  * first publication; without it nobody counts. */

@@ -233,9 +233,10 @@ static int check_product(const struct weight *weight, const struct trial *trial,
         return r;
     }
     double error = relative_error(trial->y, trial->reference, (uint64_t)m * weight->desc.n);
-    if (!(error <= VERIFY_TOLERANCE)) { /* NaN too */
-        return WRONG(why, "weight '%s': kernel %s at m %u is off by %.3g, relative; at most %.0e",
-                     weight->name, kernel->name, m, error, VERIFY_TOLERANCE);
+    double tolerance = VERIFY_TOLERANCE(weight->desc.k);
+    if (!(error <= tolerance)) { /* NaN too */
+        return WRONG(why, "weight '%s': kernel %s at m %u is off by %.3g, relative; at most %.1e",
+                     weight->name, kernel->name, m, error, tolerance);
     }
     if (!worst->weight || error > worst->error) {
         *worst = (struct worst){error, weight->name, kernel->name, m};

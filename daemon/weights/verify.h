@@ -5,8 +5,10 @@
 #include "daemon/weights/store.h"
 #include "daemon/weights/warnings.h"
 
-/* A product may be off by this much, relative, in the Frobenius norm (f32 output). */
-#define VERIFY_TOLERANCE 1e-5
+/* A product of so many summands may be off by this much, relative, in the Frobenius norm (f32
+ * output): tensor cores cut off what falls below the last bit of a running sum, and where that is
+ * one chain over all of k the cuts add up. */
+#define VERIFY_TOLERANCE(k) (1e-5 + (k)*0x1p-29)
 
 /* verify_model() - for each weight of a held model, or for the one called `weight_name` (NULL:
  * all): read it from the checkpoint again, unpack what is packed and compare bit for bit; then run

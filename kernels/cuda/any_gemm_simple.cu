@@ -24,7 +24,7 @@
 
 /* enum gk_code and enum gk_column_scale; gk.h is C. any_gemm_simple_row.c holds them equal. */
 enum { CODE_F32 = 1, CODE_F16, CODE_BF16, CODE_U4, CODE_U8, CODE_E4M3, CODE_E2M1 };
-#define STRIP_INT (CODE_E2M1 + 1) /* integers in strips */
+enum { STRIP_INT = CODE_E2M1 + 1, STRIP_E4M3, STRIP_E2M1 }; /* in strips */
 enum { COLUMN_SCALE_NONE, COLUMN_SCALE_MULTIPLIES, COLUMN_SCALE_DIVIDES };
 
 /* A sum on its way: whole numbers where x is INT8. */
@@ -36,9 +36,7 @@ struct total {
 static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint32_t i_k,
                                               uint32_t i_n)
 {
-    return strip_slice_at(gemm.strips.records, gemm.strips.n_strips, gemm.strips.n_slices,
-                          gemm.strips.code_bits, gemm.strips.n_slice_groups, gemm.has_zeros != 0,
-                          i_n, i_k);
+    return strip_slice_at(gemm.strips.lie, i_n, i_k);
 }
 
 /* The bits of the code of column i_n at i_k: nothing but a load. */
@@ -47,7 +45,11 @@ static __device__ uint32_t code_bits(const struct any_gemm &gemm, uint32_t i_k, 
 {
     if (CODE == STRIP_INT) {
         struct strip_slice slice = slice_at(gemm, i_k, i_n);
-        return strip_code(&slice, gemm.strips.code_bits, i_n, i_k);
+        return strip_int_code(&slice, gemm.strips.lie.code_bits, i_n, i_k);
+    }
+    if (CODE == STRIP_E4M3 || CODE == STRIP_E2M1) {
+        struct strip_slice slice = slice_at(gemm, i_k, i_n);
+        return strip_float_code(&slice, gemm.strips.lie.code_bits, i_n, i_k);
     }
     const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
     switch (CODE) {
@@ -80,7 +82,10 @@ template <uint32_t CODE> static __device__ float code_value(uint32_t bits, uint3
     case STRIP_INT:
         return (float)bits;
     case CODE_E4M3:
+    case STRIP_E4M3:
         return e4m3_value(bits);
+    case STRIP_E2M1:
+        return e2m1_value(bits);
     default:
         return e2m1_value(bits >> (i_n % 2 * 4) & 15u);
     }
@@ -121,17 +126,20 @@ struct scale_place {
     const void *scales;
     const uint8_t *zeros;
     uint64_t index;
+    enum dtype dtype;
 };
 
 static __device__ struct scale_place scale_place(const struct any_gemm &gemm,
                                                  const struct block &block, uint32_t i_n)
 {
-    if (gemm.strips.records != NULL) {
+    if (gemm.scales == NULL) {
         struct strip_slice slice = slice_at(gemm, block.begin, i_n);
-        return {slice.scales, slice.zeros,
-                strip_scale_index(gemm.strips.n_slice_groups, i_n, block.begin)};
+        return {
+            slice.scales, slice.zeros,
+            strip_scale_index(gemm.strips.scaling, gemm.strips.n_slice_groups, i_n, block.begin),
+            gemm.strips.scaling == STRIP_SCALES_STRIP ? DTYPE_F32 : gemm.scale_dtype};
     }
-    return {gemm.scales, gemm.zeros, scale_index(gemm, block.group, i_n)};
+    return {gemm.scales, gemm.zeros, scale_index(gemm, block.group, i_n), gemm.scale_dtype};
 }
 
 static __device__ float zero_point(const struct any_gemm &gemm, const struct block &block,
@@ -210,7 +218,7 @@ static __device__ float block_scale(const struct any_gemm &gemm, const struct bl
                                     uint32_t i_n)
 {
     struct scale_place place = scale_place(gemm, block, i_n);
-    return load(place.scales, gemm.scale_dtype, place.index);
+    return load(place.scales, place.dtype, place.index);
 }
 
 static __device__ void add_block(const struct any_gemm &gemm, uint32_t i_block, uint32_t i_n,
@@ -284,15 +292,19 @@ static __global__ void __launch_bounds__(COLUMNS *WARPS)
 
 /* By code, from 1; the strips behind. */
 static void (*const kernels[])(const struct any_gemm gemm) = {
-    any_gemm_simple<CODE_F32>,  any_gemm_simple<CODE_F16>,  any_gemm_simple<CODE_BF16>,
-    any_gemm_simple<CODE_U4>,   any_gemm_simple<CODE_U8>,   any_gemm_simple<CODE_E4M3>,
-    any_gemm_simple<CODE_E2M1>, any_gemm_simple<STRIP_INT>,
+    any_gemm_simple<CODE_F32>,   any_gemm_simple<CODE_F16>,  any_gemm_simple<CODE_BF16>,
+    any_gemm_simple<CODE_U4>,    any_gemm_simple<CODE_U8>,   any_gemm_simple<CODE_E4M3>,
+    any_gemm_simple<CODE_E2M1>,  any_gemm_simple<STRIP_INT>, any_gemm_simple<STRIP_E4M3>,
+    any_gemm_simple<STRIP_E2M1>,
 };
 
 int any_gemm_simple_enqueue(const struct any_gemm *gemm, void *stream)
 {
     dim3 grid((gemm->n + COLUMNS - 1) / COLUMNS, gemm->m);
-    uint32_t code = gemm->strips.records != NULL ? STRIP_INT : gemm->code;
+    uint32_t code = gemm->code;
+    if (gemm->strips.lie.records != NULL) {
+        code = code == CODE_E4M3 ? STRIP_E4M3 : code == CODE_E2M1 ? STRIP_E2M1 : STRIP_INT;
+    }
     kernels[code - CODE_F32]<<<grid, dim3(COLUMNS, WARPS), 0, (cudaStream_t)stream>>>(*gemm);
     return cudaPeekAtLastError();
 }

@@ -5,14 +5,13 @@
 
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/layout/strip.h"
 
 /* The extra that the layout of strip.h needs to be read. */
 struct any_gemm_strips {
-    const uint8_t *records; /* NULL: the weight lies as kernels/layout/cuda_kmajor.h says */
-    uint32_t n_strips;
-    uint32_t n_slices;
-    uint32_t code_bits;
+    struct strip_records lie; /* no records: the weight lies as kernels/layout/cuda_kmajor.h says */
     uint32_t n_slice_groups;
+    enum strip_scaling scaling;
 };
 
 /* What scales x has, if it is quantised: see any_quantise.h. */
@@ -36,10 +35,11 @@ struct any_gemm {
     enum any_x_scaling x_scaling;
     uint32_t n_x_scales;           /* a row */
     const float *x_scales;         /* (m, n_x_scales) */
-    struct any_gemm_strips strips; /* instead of codes, scales and zeros below */
+    struct any_gemm_strips strips; /* instead of codes and zeros below, and of scales but those that
+                                      hold for all of k */
     uint32_t has_zeros;
     const uint8_t *codes;
-    const void *scales;
+    const void *scales; /* NULL: in the strips */
     const uint8_t *zeros;
     const uint32_t *perm;
     const float *column_scales;

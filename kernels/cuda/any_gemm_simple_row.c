@@ -27,11 +27,6 @@ static bool is_float(enum dtype dtype)
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
 }
 
-static bool is_strip_layout(const struct gk_layout *layout)
-{
-    return layout == &cuda_strip_u4_layout || layout == &cuda_strip_u8_layout;
-}
-
 static bool is_x(const struct gk_desc *desc, enum dtype dtype)
 {
     return is_float(dtype) || (dtype != DTYPE_NONE && dtype == gk_act_dtype(desc->act));
@@ -39,11 +34,10 @@ static bool is_x(const struct gk_desc *desc, enum dtype dtype)
 
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    if (problem->layout != &cuda_kmajor_layout && !is_strip_layout(problem->layout)) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts %s, %s and %s, not %s",
-                          cuda_kmajor_layout.tag, cuda_strip_u4_layout.tag,
-                          cuda_strip_u8_layout.tag,
-                          problem->layout != NULL ? problem->layout->tag : "none");
+    if (problem->layout != &cuda_kmajor_layout && !cuda_strip_is_layout(problem->layout)) {
+        return reason_set(
+            why, STATUS_UNSUPPORTED, "it reads the layouts %s and cuda-strip16, not %s",
+            cuda_kmajor_layout.tag, problem->layout != NULL ? problem->layout->tag : "none");
     }
     if (problem->m == 0 || problem->m > GK_BATCH_ROWS_MAX) {
         return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
@@ -137,8 +131,13 @@ static struct any_gemm gemm_of_strips(const struct gk_problem *problem, const ui
 {
     struct strip_shape shape = strip_shape(&problem->desc);
     struct any_gemm gemm = gemm_base(problem);
-    gemm.strips = (struct any_gemm_strips){packed + shape.records_offset, shape.n_strips,
-                                           shape.n_slices, shape.code_bits, shape.n_slice_groups};
+    gemm.strips = (struct any_gemm_strips){
+        .lie = {packed + shape.records_offset, shape.n_strips, shape.n_slices, shape.code_bits,
+                shape.slice_scale_bytes, shape.slice_zero_bytes},
+        .n_slice_groups = shape.n_slice_groups,
+        .scaling = shape.scaling,
+    };
+    gemm.scales = shape.has_row_scales ? packed + shape.row_scales_offset : NULL;
     set_common_parts(&gemm, &problem->desc, packed, 0, shape.column_scales_offset,
                      shape.bias_offset);
     return gemm;
@@ -192,7 +191,7 @@ static enum any_x_scaling scaling_of(enum gk_act act)
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
     const struct gk_problem *problem = &launch->problem;
-    struct any_gemm gemm = is_strip_layout(problem->layout)
+    struct any_gemm gemm = cuda_strip_is_layout(problem->layout)
                                ? gemm_of_strips(problem, launch->packed)
                                : gemm_of_kmajor(problem, launch->packed);
     gemm.x_scaling = scaling_of(problem->desc.act);

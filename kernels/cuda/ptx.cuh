@@ -73,6 +73,15 @@ __device__ __forceinline__ uint32_t lop3_and_or(uint32_t word)
     return result;
 }
 
+/* (word & mask) | bits, where the bits are a register. */
+template <uint32_t mask>
+__device__ __forceinline__ uint32_t lop3_and_or(uint32_t word, uint32_t bits)
+{
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "n"(mask), "r"(bits));
+    return result;
+}
+
 /* Two f32 as a pair of bf16, the first in the lower half; to nearest, ties to even. */
 __device__ __forceinline__ uint32_t cvt_rn_bf16x2(float low, float high)
 {
@@ -86,6 +95,21 @@ __device__ __forceinline__ uint32_t sub_f16x2(uint32_t a, uint32_t b)
     uint32_t difference;
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
     return difference;
+}
+
+__device__ __forceinline__ uint32_t mul_f16x2(uint32_t a, uint32_t b)
+{
+    uint32_t product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+/* There is no product before Hopper, but a sum with it: -0 changes none. */
+__device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b)
+{
+    uint32_t product;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
+    return product;
 }
 
 /* d += a b: a is 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8 in f32. */

@@ -8,6 +8,7 @@
 static const struct gk_kernel *const kernels[] = {
     &cuda_strip_wide,
     &cuda_strip_gemm,
+    &cuda_plain_cublaslt,
     &cuda_any_gemm_simple,
 };
 

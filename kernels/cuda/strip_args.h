@@ -1,4 +1,4 @@
-/* strip_args.h - the parameters of a launch of strip_gemm.cu. */
+/* strip_args.h - the parameters of a launch of the strip kernels. */
 #pragma once
 
 #include <stdint.h>
@@ -10,6 +10,7 @@
 struct strip_args {
     const uint8_t *records;
     const uint32_t *perm;       /* NULL: k in order */
+    const void *row_scales;     /* (n / row_scale_group_n) of scale_dtype; NULL: none */
     const float *column_scales; /* NULL: none */
     const void *bias;           /* NULL: none */
     uint32_t n;
@@ -18,7 +19,9 @@ struct strip_args {
     uint32_t n_strips;
     uint32_t n_slices;
     uint32_t n_slice_groups;
+    uint32_t row_scale_group_n;
     uint8_t code_bits; /* 4 or 8 */
+    uint8_t scaling;   /* enum strip_scaling, which says what the codes are too */
     uint8_t has_zeros;
     uint8_t x_dtype; /* enum dtype: F16 or BF16 */
     uint8_t y_dtype;

@@ -1,7 +1,6 @@
-/* strip_feed.cuh - how weights reach shared memory in strip_gemm.cu: who takes which strips, and
- * the copies that run ahead. A lane reads back only what it copied itself, so nobody waits for
- * anybody.
- */
+/* strip_feed.cuh - how weights reach shared memory in the strip kernels: where a slice lies, and
+ * the copies of integer weights that run ahead. A lane reads back only what it copied itself, so
+ * nobody waits for anybody. */
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
@@ -56,6 +55,16 @@ struct slice_source {
     const uint8_t *zeros;
 };
 
+/* A strip's record of a step. */
+__device__ __forceinline__ const uint8_t *record_of(const strip_args &args, uint64_t i_strip,
+                                                    uint32_t i_step, uint32_t slice_bytes)
+{
+    uint64_t step_bytes =
+        args.n_strips * static_cast<uint64_t>(strip_align(STRIP_STEP_SLICES * slice_bytes));
+    return args.records + i_step * step_bytes +
+           i_strip * strip_align(step_slices(args, i_step) * slice_bytes);
+}
+
 /* Slice i of a step, of any strip. */
 template <int n_groups, bool has_zeros, int bits = 4>
 __device__ __forceinline__ slice_source source_of(const strip_args &args, const warp_id &id,
@@ -63,10 +72,7 @@ __device__ __forceinline__ slice_source source_of(const strip_args &args, const 
 {
     using size = sizes<n_groups, has_zeros, bits>;
     uint32_t n = step_slices(args, i_step);
-    uint64_t step_bytes =
-        args.n_strips * static_cast<uint64_t>(strip_align(STRIP_STEP_SLICES * size::slice));
-    const uint8_t *record =
-        args.records + i_step * step_bytes + i_strip * strip_align(n * size::slice);
+    const uint8_t *record = record_of(args, i_strip, i_step, size::slice);
     const uint8_t *scales = record + n * size::codes;
     const uint8_t *zeros = scales + n * 8 * size::lane_scales;
     return {record + i * size::codes + id.lane * 16, scales + (i * 8 + id.g) * size::lane_scales,

@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* strip_gemm_rows_max() - rows of x one launch takes. */
-uint32_t strip_gemm_rows_max(uint32_t n_slice_groups);
+/* strip_gemm_rows_max() - rows of x that one launch of such a weight takes; of args, only the
+ * weight counts. */
+uint32_t strip_gemm_rows_max(const struct strip_args *args);
 
 /* strip_gemm_load() - load every instance onto the current device and allow it its shared
  * memory. Once a device, before the first launch. 0 or a cudaError. */

@@ -19,7 +19,7 @@ static int can_implement(const struct gk_problem *problem, struct reason *why)
     if (r != 0) {
         return r;
     }
-    if (problem->desc.code == GK_CODE_U8 && !has_large_shared_memory(problem->cuda_arch)) {
+    if (gk_code_bits(problem->desc.code) == 8 && !has_large_shared_memory(problem->cuda_arch)) {
         return reason_set(why, STATUS_UNSUPPORTED,
                           "8-bit codes need 150 KiB of shared memory, more than compute capability "
                           "%u.%u has",
@@ -48,7 +48,7 @@ static double predicted_usec(const struct gk_problem *problem, uint32_t n_thread
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
     struct strip_args args = strip_args_of(launch);
-    uint32_t n_rows_max = strip_gemm_rows_max(args.n_slice_groups);
+    uint32_t n_rows_max = strip_gemm_rows_max(&args);
     int r = 0;
     for (uint32_t i_m = 0; r == 0 && i_m < launch->problem.m; i_m += args.m) {
         args.m = (uint32_t)num_min(n_rows_max, launch->problem.m - i_m);
@@ -60,7 +60,7 @@ static int enqueue(const struct gk_launch *launch, void *stream)
 }
 
 const struct gk_kernel cuda_strip_gemm = {
-    .name = "cuda_int_strip_gemm",
+    .name = "cuda_strip_gemm",
     .device_kind = GK_DEVICE_CUDA,
     .tile = "16n x 8m or 16n x 16m, k256 a warp",
     .numerics = "strip",

@@ -17,9 +17,8 @@ static bool is_y_known(enum dtype dtype)
 
 int strip_check(const struct gk_problem *problem, struct reason *why)
 {
-    if (problem->layout != &cuda_strip_u4_layout && problem->layout != &cuda_strip_u8_layout) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts %s and %s, not %s",
-                          cuda_strip_u4_layout.tag, cuda_strip_u8_layout.tag,
+    if (!cuda_strip_is_layout(problem->layout)) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts cuda-strip16, not %s",
                           problem->layout != NULL ? problem->layout->tag : "none");
     }
     if (problem->cuda_arch < 80) {
@@ -48,6 +47,7 @@ struct strip_args strip_args_of(const struct gk_launch *launch)
     return (struct strip_args){
         .records = packed + shape.records_offset,
         .perm = desc->has_perm ? (const uint32_t *)(const void *)packed : NULL,
+        .row_scales = shape.has_row_scales ? packed + shape.row_scales_offset : NULL,
         .column_scales =
             has_columns ? (const float *)(const void *)(packed + shape.column_scales_offset) : NULL,
         .bias = desc->bias_dtype != DTYPE_NONE ? packed + shape.bias_offset : NULL,
@@ -56,7 +56,9 @@ struct strip_args strip_args_of(const struct gk_launch *launch)
         .n_strips = shape.n_strips,
         .n_slices = shape.n_slices,
         .n_slice_groups = shape.n_slice_groups,
+        .row_scale_group_n = desc->group_n,
         .code_bits = (uint8_t)shape.code_bits,
+        .scaling = (uint8_t)shape.scaling,
         .has_zeros = desc->has_zeros,
         .x_dtype = (uint8_t)problem->x_dtype,
         .y_dtype = (uint8_t)problem->y_dtype,

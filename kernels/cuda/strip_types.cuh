@@ -152,6 +152,9 @@ __device__ __forceinline__ void store_y(const strip_args &args, void *const *y_r
         return;
     }
     total *= 1.0f / traits::unit;
+    if (args.row_scales != nullptr) {
+        total *= load_elem(args.row_scales, args.scale_dtype, i_n / args.row_scale_group_n);
+    }
     if (args.column_scales != nullptr) {
         float scale = args.column_scales[i_n];
         total = args.is_column_divisor ? __fdiv_rn(total, scale) : total * scale;

@@ -15,7 +15,7 @@ static int can_implement(const struct gk_problem *problem, struct reason *why)
         return r;
     }
     if (problem->desc.code != GK_CODE_U4) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it is for 4-bit codes, not 8-bit ones");
+        return reason_set(why, STATUS_UNSUPPORTED, "it is for 4-bit integer codes");
     }
     if (problem->cuda_arch != 90) {
         return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",

@@ -1,4 +1,4 @@
-/* strip_x.cuh - rows of x as B fragments in registers, for strip_gemm.cu. */
+/* strip_x.cuh - rows of x as B fragments in registers, for the strip kernels. */
 #pragma once
 
 #include "kernels/cuda/strip_feed.cuh"
@@ -6,15 +6,18 @@
 
 namespace {
 
-/* The B fragments of a slice, and for each group the factors with which it starts: for symmetric
- * weights -(offset + zero) * sum(x), else sum(x); columns 2t and 2t + 1 of the fragment. */
-template <int n_groups> struct x_slice {
+/* The B fragments of a slice; with integer codes for each group the factors with which it starts:
+ * for symmetric weights -(offset + zero) * sum(x), else sum(x); columns 2t and 2t + 1 of the
+ * fragment. */
+struct x_fragments {
     uint32_t fragments[n_tiles_k][2];
+};
+
+template <int n_groups> struct x_slice : x_fragments {
     float starts[n_groups][2];
 };
 
-template <int n_groups>
-__device__ __forceinline__ void set_block(x_slice<n_groups> &x, int i_block, const uint4 &v)
+__device__ __forceinline__ void set_block(x_fragments &x, int i_block, const uint4 &v)
 {
     x.fragments[2 * i_block][0] = v.x;
     x.fragments[2 * i_block][1] = v.y;
@@ -38,10 +41,9 @@ __device__ __noinline__ uint4 gather_x8(const strip_args &args, const uint16_t *
 
 /* row_of_lane: row g of the 8, NULL for one that is not there. Rows that start on 16 bytes and need
  * no permutation come as vectors, all loads in flight at once. */
-template <int n_groups>
 __device__ __forceinline__ void load_fragments(const strip_args &args, const warp_id &id,
                                                uint32_t i_slice, const void *row_of_lane,
-                                               x_slice<n_groups> &x)
+                                               x_fragments &x)
 {
     const uint16_t *row = static_cast<const uint16_t *>(row_of_lane);
     uint32_t first_k = i_slice * STRIP_SLICE_K + 8 * id.t;

@@ -1,27 +1,112 @@
 /* cuda_strip.c - packing and unpacking of "cuda-strip16"; strip.h has the picture. Runs on the CPU,
  * once a load. */
+#include "kernels/layout/cuda_strip.h"
+
+#include <stddef.h>
 #include <string.h>
 
+#include "ipc/base/half.h"
 #include "ipc/base/num.h"
-#include "kernels/layout/cuda_strip.h"
-#include "kernels/layout/strip.h"
+#include "kernels/layout/strip_codes.h"
+#include "kernels/scalar.h"
 
-#define ALIGNMENT 256u
+#define ALIGNMENT    256u
+#define E8M0_GROUP_K 32u
+#define E4M3_GROUP_K 16u
 
-/* Elements along k that share a scale as packed: at most 128. */
-static uint32_t packed_group_k(const struct gk_desc *desc)
+/* ---- what fits ---------------------------------------------------------------------------------
+ */
+
+/* Groups of `size`, or one that is all of a shorter k. */
+static bool has_groups_of(const struct gk_desc *desc, uint32_t size)
 {
-    return (uint32_t)num_min(desc->group_k, STRIP_GROUP_MAX);
+    return desc->group_n == 1 && desc->group_k == num_min(size, desc->k);
 }
 
-static bool fits(const struct gk_desc *desc)
+static bool has_float_scales(const struct gk_desc *desc)
+{
+    return desc->scale_dtype == DTYPE_F32 || desc->scale_dtype == DTYPE_F16 ||
+           desc->scale_dtype == DTYPE_BF16;
+}
+
+static bool fits_int(const struct gk_desc *desc, enum gk_code code)
 {
     uint32_t group_k = desc->group_k;
     bool is_group_known =
         group_k == 32 || group_k == 64 || group_k % STRIP_GROUP_MAX == 0 || group_k == desc->k;
     bool is_scale_known = desc->scale_dtype == DTYPE_F16 || desc->scale_dtype == DTYPE_BF16;
-    return gk_code_is_int(desc->code) && desc->act == GK_ACT_FLOAT && is_group_known &&
-           is_scale_known;
+    return desc->code == code && desc->act == GK_ACT_FLOAT && is_group_known && is_scale_known;
+}
+
+static bool fits_u4(const struct gk_desc *desc)
+{
+    return fits_int(desc, GK_CODE_U4);
+}
+
+static bool fits_u8(const struct gk_desc *desc)
+{
+    return fits_int(desc, GK_CODE_U8);
+}
+
+static bool fits_e4m3(const struct gk_desc *desc)
+{
+    if (desc->code != GK_CODE_E4M3 || desc->act != GK_ACT_FLOAT) {
+        return false;
+    }
+    if (desc->scale_dtype == DTYPE_F8_E8M0) {
+        return has_groups_of(desc, E8M0_GROUP_K);
+    }
+    bool is_block = desc->group_k % STRIP_GROUP_MAX == 0 &&
+                    (desc->group_n % STRIP_N == 0 || desc->group_n == desc->n);
+    return has_float_scales(desc) && (desc->group_k == desc->k || is_block);
+}
+
+static bool fits_e2m1(const struct gk_desc *desc)
+{
+    if (desc->code != GK_CODE_E2M1 || desc->act != GK_ACT_FLOAT) {
+        return false;
+    }
+    return desc->scale_dtype == DTYPE_F8_E8M0
+               ? has_groups_of(desc, E8M0_GROUP_K)
+               : desc->scale_dtype == DTYPE_F8_E4M3 && has_groups_of(desc, E4M3_GROUP_K);
+}
+
+/* ---- the shape ---------------------------------------------------------------------------------
+ */
+
+static enum strip_scaling scaling_of(const struct gk_desc *desc)
+{
+    if (gk_code_is_int(desc->code)) {
+        return STRIP_SCALES_PAIRS;
+    }
+    if (desc->scale_dtype == DTYPE_F8_E8M0) {
+        return STRIP_SCALES_E8M0;
+    }
+    return desc->scale_dtype == DTYPE_F8_E4M3 ? STRIP_SCALES_E4M3 : STRIP_SCALES_STRIP;
+}
+
+/* Elements along k that share a scale as packed. */
+static uint32_t packed_group_k(const struct gk_desc *desc)
+{
+    switch (scaling_of(desc)) {
+    case STRIP_SCALES_E8M0:
+        return E8M0_GROUP_K;
+    case STRIP_SCALES_E4M3:
+        return E4M3_GROUP_K;
+    case STRIP_SCALES_STRIP:
+        return STRIP_GROUP_MAX;
+    default:
+        return desc->group_k == 32 || desc->group_k == 64 ? desc->group_k : STRIP_GROUP_MAX;
+    }
+}
+
+static uint32_t scale_bytes(const struct gk_desc *desc)
+{
+    static const uint32_t rows[] = {[STRIP_SCALES_PAIRS] = STRIP_N * 2,
+                                    [STRIP_SCALES_STRIP] = sizeof(float),
+                                    [STRIP_SCALES_E8M0] = STRIP_N,
+                                    [STRIP_SCALES_E4M3] = STRIP_N};
+    return rows[scaling_of(desc)] * (STRIP_SLICE_K / packed_group_k(desc));
 }
 
 static uint32_t step_slices(const struct strip_shape *shape, uint32_t i_step)
@@ -50,23 +135,33 @@ static uint64_t step_offset(const struct strip_shape *shape, uint32_t i_step)
     return offset;
 }
 
+static uint64_t row_scales_bytes(const struct gk_desc *desc)
+{
+    return (uint64_t)gk_desc_scale_columns(desc) * dtype_bytes(desc->scale_dtype);
+}
+
 struct strip_shape strip_shape(const struct gk_desc *desc)
 {
     struct strip_shape shape = {
         .n_strips = (uint32_t)num_div_up(desc->n, STRIP_N),
         .n_slices = (uint32_t)num_div_up(desc->k, STRIP_SLICE_K),
         .code_bits = gk_code_bits(desc->code),
+        .scaling = scaling_of(desc),
+        .slice_scale_bytes = scale_bytes(desc),
     };
     uint32_t group_k = packed_group_k(desc);
-    shape.n_slice_groups = group_k == 32 || group_k == 64 ? STRIP_SLICE_K / group_k : 2;
-    shape.slice_scale_bytes = 8 * shape.n_slice_groups * 4;
+    /* Scales of groups of 16 are multiplied into the codes: sums are those of 128. */
+    shape.n_slice_groups = group_k == E4M3_GROUP_K ? 2 : STRIP_SLICE_K / group_k;
     shape.slice_zero_bytes = desc->has_zeros ? 8 * shape.n_slice_groups * 2 : 0;
+    shape.has_row_scales = shape.scaling == STRIP_SCALES_STRIP && desc->group_k == desc->k;
     uint64_t perm_bytes = desc->has_perm ? (uint64_t)desc->k * sizeof(uint32_t) : 0;
     uint64_t column_scale_bytes =
         desc->column_scale != GK_COLUMN_SCALE_NONE ? (uint64_t)desc->n * sizeof(float) : 0;
     shape.records_offset = num_align_up(perm_bytes, ALIGNMENT);
-    shape.column_scales_offset = num_align_up(
+    shape.row_scales_offset = num_align_up(
         step_offset(&shape, (uint32_t)num_div_up(shape.n_slices, STRIP_STEP_SLICES)), ALIGNMENT);
+    shape.column_scales_offset = num_align_up(
+        shape.row_scales_offset + (shape.has_row_scales ? row_scales_bytes(desc) : 0), ALIGNMENT);
     shape.bias_offset = num_align_up(shape.column_scales_offset + column_scale_bytes, ALIGNMENT);
     shape.packed_bytes = num_align_up(
         shape.bias_offset + (uint64_t)desc->n * dtype_bytes(desc->bias_dtype), ALIGNMENT);
@@ -97,128 +192,82 @@ static struct slice_place slice_place(const struct strip_shape *shape, uint32_t 
     };
 }
 
-/* ---- codes -------------------------------------------------------------------------------------
- */
-
-static uint32_t rotate_left(uint32_t word, uint32_t n_bits)
-{
-    return word << n_bits | word >> (32 - n_bits) % 32;
-}
-
-static uint8_t padding_code(const struct gk_desc *desc)
-{
-    return desc->has_zeros ? 0 : (uint8_t)(1u << (gk_code_bits(desc->code) - 1));
-}
-
-/* The codes of a slice, row after row, padded with what multiplies to 0. */
-struct slice_codes {
-    uint8_t rows[STRIP_N][STRIP_SLICE_K];
-};
-
-static void gather_codes(const struct gk_canonical *canonical, uint64_t first_n, uint64_t first_k,
-                         struct slice_codes *codes)
-{
-    const struct gk_desc *desc = &canonical->desc;
-    uint64_t n_k = num_min(STRIP_SLICE_K, desc->k - first_k);
-    memset(codes, padding_code(desc), sizeof(*codes));
-    for (uint64_t i_row = 0; i_row < STRIP_N && first_n + i_row < desc->n; i_row++) {
-        const uint8_t *row = (const uint8_t *)canonical->codes + (first_n + i_row) * desc->k;
-        memcpy(codes->rows[i_row], row + first_k, n_k);
-    }
-}
-
-static uint32_t load_word(const uint8_t *bytes)
-{
-    uint32_t word;
-    memcpy(&word, bytes, sizeof(word));
-    return word;
-}
-
-/* Four codes of a row, a byte each: the even pair's nibbles 0 and 4, the odd pair's 2 and 6. */
-static uint32_t nibbles_of(uint32_t bytes)
-{
-    return (bytes & 0xff0000ffu) | (bytes >> 8 & 0xff00u) | (bytes << 8 & 0xff0000u);
-}
-
-/* The word of a lane that begins at k, of rows g and g + 8. */
-static uint32_t word_of(const struct slice_codes *codes, uint32_t g, uint32_t i_k)
-{
-    uint32_t upper = nibbles_of(load_word(codes->rows[g] + i_k));
-    uint32_t lower = nibbles_of(load_word(codes->rows[g + 8] + i_k));
-    return rotate_left(upper | lower << 4, STRIP_ROTATION);
-}
-
-/* Four consecutive k of a row always share a word, so that is the step. */
-static void pack_slice(const struct gk_canonical *canonical, uint64_t first_n, uint64_t first_k,
-                       uint8_t *slice)
-{
-    struct slice_codes codes;
-    gather_codes(canonical, first_n, first_k, &codes);
-    bool is_nibbles = gk_code_bits(canonical->desc.code) == 4;
-    for (uint32_t g = 0; g < STRIP_N / 2; g++) {
-        for (uint32_t i_k = 0; i_k < STRIP_SLICE_K; i_k += 4) {
-            if (is_nibbles) {
-                uint32_t word = word_of(&codes, g, i_k);
-                memcpy(slice + strip_place_of(g, i_k).word_offset, &word, sizeof(word));
-            } else {
-                memcpy(slice + strip_byte_of(g, i_k), codes.rows[g] + i_k, 4);
-                memcpy(slice + strip_byte_of(g + 8, i_k), codes.rows[g + 8] + i_k, 4);
-            }
-        }
-    }
-}
-
-static uint8_t packed_code(const uint8_t *slice, uint32_t code_bits, uint32_t i_row, uint32_t i_k)
-{
-    if (code_bits == 8) {
-        return slice[strip_byte_of(i_row, i_k)];
-    }
-    struct strip_place place = strip_place_of(i_row, i_k);
-    uint32_t word;
-    memcpy(&word, slice + place.word_offset, sizeof(word));
-    return rotate_left(word, 32 - STRIP_ROTATION) >> place.shift & 15;
-}
-
-static void unpack_slice(const uint8_t *slice, uint32_t first_n, uint32_t first_k,
-                         struct gk_canonical *canonical)
-{
-    const struct gk_desc *desc = &canonical->desc;
-    uint8_t *codes = canonical->codes;
-    uint32_t n_rows = (uint32_t)num_min(STRIP_N, desc->n - first_n);
-    uint32_t n_k = (uint32_t)num_min(STRIP_SLICE_K, desc->k - first_k);
-    for (uint32_t i_row = 0; i_row < n_rows; i_row++) {
-        uint8_t *row = codes + (uint64_t)(first_n + i_row) * desc->k + first_k;
-        for (uint32_t i = 0; i < n_k; i++) {
-            row[i] = packed_code(slice, gk_code_bits(desc->code), i_row, i);
-        }
-    }
-}
-
 /* ---- scales and zero points --------------------------------------------------------------------
  */
 
-/* Where the scale of a packed group lies, and its zero point: [g][group][half] of its slice. */
-static struct slice_place scale_place(const struct strip_shape *shape, uint32_t i_n,
-                                      uint32_t i_packed_group)
+/* A packed scale and the canonical one that it stands for. */
+struct scale_pair {
+    uint64_t packed; /* bytes from the start */
+    uint64_t packed_zero;
+    uint64_t canonical; /* index */
+};
+
+/* Row i_n, packed group i_group. */
+static struct scale_pair scale_pair(const struct gk_desc *desc, const struct strip_shape *shape,
+                                    uint32_t i_n, uint32_t i_group)
 {
-    uint32_t n_groups = shape->n_slice_groups;
-    uint32_t i_row = i_n % STRIP_N;
-    uint32_t index = 2 * (i_row % 8 * n_groups + i_packed_group % n_groups) + i_row / 8;
-    struct slice_place place = slice_place(shape, i_n / STRIP_N, i_packed_group / n_groups);
-    place.scales += 2 * (uint64_t)index;
-    place.zeros += index;
-    return place;
+    static const uint32_t sizes[] = {[STRIP_SCALES_PAIRS] = 2,
+                                     [STRIP_SCALES_STRIP] = sizeof(float),
+                                     [STRIP_SCALES_E8M0] = 1,
+                                     [STRIP_SCALES_E4M3] = 1};
+    uint32_t i_k = i_group * packed_group_k(desc);
+    struct slice_place place = slice_place(shape, i_n / STRIP_N, i_k / STRIP_SLICE_K);
+    uint32_t index = strip_scale_index(shape->scaling, shape->n_slice_groups, i_n, i_k);
+    return (struct scale_pair){
+        .packed = place.scales + (uint64_t)index * sizes[shape->scaling],
+        .packed_zero = place.zeros + index,
+        .canonical =
+            (uint64_t)(i_k / desc->group_k) * gk_desc_scale_columns(desc) + i_n / desc->group_n,
+    };
 }
 
-/* The index of a packed group's scale in the canonical arrays. */
-static uint64_t canonical_index(const struct gk_desc *desc, uint32_t i_n, uint32_t i_packed_group)
+static void pack_scale(const struct gk_canonical *canonical, const struct strip_shape *shape,
+                       const struct scale_pair *pair, uint8_t *packed)
 {
-    uint64_t i_k = (uint64_t)i_packed_group * packed_group_k(desc);
-    return i_k / desc->group_k * gk_desc_scale_columns(desc) + i_n / desc->group_n;
+    const uint8_t *scales = canonical->scales;
+    if (shape->scaling == STRIP_SCALES_PAIRS) {
+        memcpy(packed + pair->packed, scales + 2 * pair->canonical, 2);
+        return;
+    }
+    if (shape->scaling != STRIP_SCALES_STRIP) {
+        packed[pair->packed] = scales[pair->canonical];
+        return;
+    }
+    float scale = shape->has_row_scales
+                      ? 1.0f
+                      : scalar_load(scales, canonical->desc.scale_dtype, pair->canonical);
+    memcpy(packed + pair->packed, &scale, sizeof(scale));
 }
 
-/* n_k of the packed groups that hold real elements; the rest of the last slice is padding, left 0.
- */
+/* A float that came from that type. */
+static void narrow(float value, enum dtype dtype, void *array, uint64_t index)
+{
+    if (dtype == DTYPE_F32) {
+        memcpy((float *)array + index, &value, sizeof(value));
+        return;
+    }
+    uint16_t bits = dtype == DTYPE_F16 ? half_from_f32(value) : bf16_from_f32(value);
+    memcpy((uint16_t *)array + index, &bits, sizeof(bits));
+}
+
+static void unpack_scale(const uint8_t *packed, const struct strip_shape *shape,
+                         const struct scale_pair *pair, struct gk_canonical *canonical)
+{
+    uint8_t *scales = canonical->scales;
+    if (shape->scaling == STRIP_SCALES_PAIRS) {
+        memcpy(scales + 2 * pair->canonical, packed + pair->packed, 2);
+        return;
+    }
+    if (shape->scaling != STRIP_SCALES_STRIP) {
+        scales[pair->canonical] = packed[pair->packed];
+        return;
+    }
+    float scale;
+    memcpy(&scale, packed + pair->packed, sizeof(scale));
+    narrow(scale, canonical->desc.scale_dtype, scales, pair->canonical);
+}
+
+/* Packed groups that hold real elements; the rest of the last slice is padding, left 0. */
 static uint32_t packed_groups(const struct gk_desc *desc)
 {
     return (uint32_t)num_div_up(desc->k, packed_group_k(desc));
@@ -230,11 +279,10 @@ static void pack_scales(const struct gk_canonical *canonical, const struct strip
     const struct gk_desc *desc = &canonical->desc;
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
         for (uint32_t i_group = 0; i_group < packed_groups(desc); i_group++) {
-            struct slice_place to = scale_place(shape, i_n, i_group);
-            uint64_t from = canonical_index(desc, i_n, i_group);
-            memcpy(packed + to.scales, (const uint16_t *)canonical->scales + from, 2);
+            struct scale_pair pair = scale_pair(desc, shape, i_n, i_group);
+            pack_scale(canonical, shape, &pair, packed);
             if (desc->has_zeros) {
-                packed[to.zeros] = canonical->zeros[from];
+                packed[pair.packed_zero] = canonical->zeros[pair.canonical];
             }
         }
     }
@@ -244,50 +292,45 @@ static void unpack_scales(const uint8_t *packed, const struct strip_shape *shape
                           struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
-    for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
+    for (uint32_t i_n = 0; !shape->has_row_scales && i_n < desc->n; i_n++) {
         for (uint32_t i_group = 0; i_group < packed_groups(desc); i_group++) {
-            struct slice_place from = scale_place(shape, i_n, i_group);
-            uint64_t to = canonical_index(desc, i_n, i_group);
-            memcpy((uint16_t *)canonical->scales + to, packed + from.scales, 2);
+            struct scale_pair pair = scale_pair(desc, shape, i_n, i_group);
+            unpack_scale(packed, shape, &pair, canonical);
             if (desc->has_zeros) {
-                canonical->zeros[to] = packed[from.zeros];
+                canonical->zeros[pair.canonical] = packed[pair.packed_zero];
             }
         }
     }
 }
 
-/* ---- columns -----------------------------------------------------------------------------------
+/* ---- what lies outside the records -------------------------------------------------------------
  */
 
-static void pack_columns(const struct gk_canonical *canonical, const struct strip_shape *shape,
-                         uint8_t *packed)
+/* A part that is copied as it is. */
+struct part {
+    void *canonical;
+    uint64_t offset;
+    uint64_t n_bytes; /* 0: there is none */
+};
+
+#define N_PARTS 4u
+
+static void list_parts(const struct gk_canonical *canonical, const struct strip_shape *shape,
+                       struct part parts[N_PARTS])
 {
     const struct gk_desc *desc = &canonical->desc;
-    if (desc->column_scale != GK_COLUMN_SCALE_NONE) {
-        memcpy(packed + shape->column_scales_offset, canonical->column_scales,
-               desc->n * sizeof(float));
-    }
-    if (desc->bias_dtype != DTYPE_NONE) {
-        memcpy(packed + shape->bias_offset, canonical->bias,
-               (uint64_t)desc->n * dtype_bytes(desc->bias_dtype));
-    }
+    bool has_columns = desc->column_scale != GK_COLUMN_SCALE_NONE;
+    parts[0] = (struct part){canonical->perm, 0,
+                             desc->has_perm ? (uint64_t)desc->k * sizeof(*canonical->perm) : 0};
+    parts[1] = (struct part){canonical->scales, shape->row_scales_offset,
+                             shape->has_row_scales ? row_scales_bytes(desc) : 0};
+    parts[2] = (struct part){canonical->column_scales, shape->column_scales_offset,
+                             has_columns ? (uint64_t)desc->n * sizeof(float) : 0};
+    parts[3] = (struct part){canonical->bias, shape->bias_offset,
+                             (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
 }
 
-static void unpack_columns(const uint8_t *packed, const struct strip_shape *shape,
-                           struct gk_canonical *canonical)
-{
-    const struct gk_desc *desc = &canonical->desc;
-    if (desc->column_scale != GK_COLUMN_SCALE_NONE) {
-        memcpy(canonical->column_scales, packed + shape->column_scales_offset,
-               desc->n * sizeof(float));
-    }
-    if (desc->bias_dtype != DTYPE_NONE) {
-        memcpy(canonical->bias, packed + shape->bias_offset,
-               (uint64_t)desc->n * dtype_bytes(desc->bias_dtype));
-    }
-}
-
-/* ---- the layout --------------------------------------------------------------------------------
+/* ---- the layouts -------------------------------------------------------------------------------
  */
 
 static uint64_t packed_bytes(const struct gk_desc *desc)
@@ -297,67 +340,63 @@ static uint64_t packed_bytes(const struct gk_desc *desc)
 
 static void pack(const struct gk_canonical *canonical, void *packed)
 {
-    const struct gk_desc *desc = &canonical->desc;
-    struct strip_shape shape = strip_shape(desc);
+    struct strip_shape shape = strip_shape(&canonical->desc);
     uint8_t *bytes = packed;
+    struct part parts[N_PARTS];
     memset(bytes, 0, shape.packed_bytes);
-    if (desc->has_perm) {
-        memcpy(bytes, canonical->perm, (uint64_t)desc->k * sizeof(*canonical->perm));
-    }
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
-            pack_slice(canonical, (uint64_t)i_strip * STRIP_N, (uint64_t)i_slice * STRIP_SLICE_K,
-                       bytes + slice_place(&shape, i_strip, i_slice).codes);
+            strip_pack_codes(canonical, i_strip * STRIP_N, i_slice * STRIP_SLICE_K,
+                             bytes + slice_place(&shape, i_strip, i_slice).codes);
         }
     }
     pack_scales(canonical, &shape, bytes);
-    pack_columns(canonical, &shape, bytes);
+    list_parts(canonical, &shape, parts);
+    for (uint32_t i = 0; i < N_PARTS; i++) {
+        if (parts[i].n_bytes > 0) {
+            memcpy(bytes + parts[i].offset, parts[i].canonical, parts[i].n_bytes);
+        }
+    }
 }
 
 static void unpack(const void *packed, struct gk_canonical *canonical)
 {
-    const struct gk_desc *desc = &canonical->desc;
-    struct strip_shape shape = strip_shape(desc);
+    struct strip_shape shape = strip_shape(&canonical->desc);
     const uint8_t *bytes = packed;
-    if (desc->has_perm) {
-        memcpy(canonical->perm, bytes, (uint64_t)desc->k * sizeof(*canonical->perm));
-    }
+    struct part parts[N_PARTS];
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
-            unpack_slice(bytes + slice_place(&shape, i_strip, i_slice).codes, i_strip * STRIP_N,
-                         i_slice * STRIP_SLICE_K, canonical);
+            strip_unpack_codes(bytes + slice_place(&shape, i_strip, i_slice).codes,
+                               i_strip * STRIP_N, i_slice * STRIP_SLICE_K, canonical);
         }
     }
     unpack_scales(bytes, &shape, canonical);
-    unpack_columns(bytes, &shape, canonical);
+    list_parts(canonical, &shape, parts);
+    for (uint32_t i = 0; i < N_PARTS; i++) {
+        if (parts[i].n_bytes > 0) {
+            memcpy(parts[i].canonical, bytes + parts[i].offset, parts[i].n_bytes);
+        }
+    }
 }
 
-static bool fits_u4(const struct gk_desc *desc)
+#define STRIP_LAYOUT(code_)                                                                        \
+    const struct gk_layout cuda_strip_##code_##_layout = {                                         \
+        .tag = "cuda-strip16-" #code_,                                                             \
+        .version = 1,                                                                              \
+        .device_kind = GK_DEVICE_CUDA,                                                             \
+        .fits = fits_##code_,                                                                      \
+        .packed_bytes = packed_bytes,                                                              \
+        .pack = pack,                                                                              \
+        .unpack = unpack,                                                                          \
+    }
+
+STRIP_LAYOUT(u4);
+STRIP_LAYOUT(u8);
+STRIP_LAYOUT(e4m3);
+STRIP_LAYOUT(e2m1);
+
+bool cuda_strip_is_layout(const struct gk_layout *layout)
 {
-    return desc->code == GK_CODE_U4 && fits(desc);
+    return layout == &cuda_strip_u4_layout || layout == &cuda_strip_u8_layout ||
+           layout == &cuda_strip_e4m3_layout || layout == &cuda_strip_e2m1_layout;
 }
-
-static bool fits_u8(const struct gk_desc *desc)
-{
-    return desc->code == GK_CODE_U8 && fits(desc);
-}
-
-const struct gk_layout cuda_strip_u4_layout = {
-    .tag = "cuda-strip16-u4",
-    .version = 1,
-    .device_kind = GK_DEVICE_CUDA,
-    .fits = fits_u4,
-    .packed_bytes = packed_bytes,
-    .pack = pack,
-    .unpack = unpack,
-};
-
-const struct gk_layout cuda_strip_u8_layout = {
-    .tag = "cuda-strip16-u8",
-    .version = 1,
-    .device_kind = GK_DEVICE_CUDA,
-    .fits = fits_u8,
-    .packed_bytes = packed_bytes,
-    .pack = pack,
-    .unpack = unpack,
-};

@@ -1,5 +1,5 @@
-/* strip.h - the packed layouts of integer weights on a GPU, "cuda-strip16-u4" and "-u8": where
- * things lie.
+/* strip.h - the packed layouts of weights in few bits on a GPU, "cuda-strip16-u4", "-u8", "-e4m3"
+ * and "-e2m1": where things lie.
  *
  * A strip is 16 rows of W (columns of y), a slice 256 of k. A unit of a strip is 512 bytes, 32
  * lanes of 16 bytes, so that a warp's 16-byte loads are contiguous and nothing is shuffled: 64 of k
@@ -19,20 +19,27 @@
  * 4-bit codes is stored rotated left by 3, so that a nibble can be masked straight into the
  * mantissa of a bf16 (16 + code) or an f16 (128 + code).
  *
+ * e4m3 lies as 8-bit codes do, but for the bytes of a word, which are k + {2, 0, 3, 1}: those of
+ * registers 0 and 1 are then upper halves already. e2m1 lies as 4-bit codes do, not rotated: nibble
+ * 2i is the even half of register i and nibble 2i + 1 the odd one. Its lower three bits are that
+ * code's magnitude, an index for a table of bytes; the signs of the codes of nibbles 0 to 3 are the
+ * top bits of nibbles 1, 3, 5 and 7, which is where bytes have theirs, and those of nibbles 4 to 7
+ * the top bits of nibbles 0, 2, 4 and 6.
+ *
  * A step is 16 slices (4096 of k; the last one may have fewer). A strip's step is a record:
  *
  *   codes    2 or 4 KiB a slice, unit after unit
- *   scales   a slice: 8 x n_groups words, word [g][group] = the 16-bit scales of rows g and g + 8
- *   zeros    likewise, byte pairs (weights with zero points)
+ *   scales   as enum strip_scaling says, slice after slice
+ *   zeros    byte pairs that lie as STRIP_SCALES_PAIRS does (weights with zero points)
  *
  * padded to 128 bytes. Records lie step by step, strip after strip, so that SMs which take strips
  * in turn read one moving window of memory. Before them comes perm (k x u32, with act-order),
- * behind them n x f32 column scales and n x bias in its own type, where there are any; each part is
- * 256-byte aligned.
+ * behind them the scales of a float weight that has them for all of k, as it has them, then n x f32
+ * column scales and n x bias in its own type, where there are any; each part is 256-byte aligned.
  *
- * k is padded to whole slices with the zero point as code, n to whole strips likewise. Groups of
- * 32, 64 and 128 lie as they are; larger multiples of 128 and one group over all of k are repeated
- * for each 128. */
+ * k is padded to whole slices with the zero point as code, or with 0, n to whole strips likewise.
+ * Groups of 32, 64 and 128 lie as they are; larger multiples of 128 and one group over all of k are
+ * repeated for each 128. */
 #pragma once
 
 #include <stdint.h>
@@ -47,6 +54,27 @@
 #define STRIP_GROUP_MAX            128u
 #define STRIP_RECORD_ALIGN         128u
 #define STRIP_ROTATION             3u /* to the left */
+
+/* What a slice's scales are. The order of a strip's rows is always g, then the halves g and g + 8.
+ */
+enum strip_scaling {
+    STRIP_SCALES_PAIRS, /* 8 x n_groups words [g][group]: two of 16 bits; integer codes */
+    STRIP_SCALES_STRIP, /* 2 x f32, for 128 of k each of the whole strip; 1 where the scales lie
+                           behind the records */
+    STRIP_SCALES_E8M0,  /* 8 x 8 byte pairs [g][group of 32] */
+    STRIP_SCALES_E4M3,  /* 8 x 2 x 8 byte pairs [g][i][block of 32], for groups of 16: group 2 block
+                           + i is that of lanes 2i and 2i + 1 of a quad */
+};
+
+/* What a reader must know of the records: see struct strip_shape. */
+struct strip_records {
+    const uint8_t *records;
+    uint32_t n_strips;
+    uint32_t n_slices;
+    uint32_t code_bits;
+    uint32_t slice_scale_bytes;
+    uint32_t slice_zero_bytes;
+};
 
 #ifdef __CUDACC__
 #define STRIP_FUNCTION static __host__ __device__ inline
@@ -86,4 +114,48 @@ STRIP_FUNCTION uint32_t strip_byte_of(uint32_t i_row, uint32_t i_k)
     uint32_t lane = 4 * (i_row % 8) + in_block / 8;
     uint32_t word = 2 * (in_block % 8 / 4) + i_row / 8;
     return i_k / 32 * STRIP_UNIT_BYTES + lane * 16 + word * 4 + in_block % 4;
+}
+
+/* strip_e4m3_of() - as strip_byte_of(), of an e4m3 code. */
+STRIP_FUNCTION uint32_t strip_e4m3_of(uint32_t i_row, uint32_t i_k)
+{
+    uint32_t in_word = i_k % 4;
+    return strip_byte_of(i_row, i_k - in_word) + (in_word < 2 ? 2 * in_word + 1 : 2 * in_word - 4);
+}
+
+/* strip_e2m1_of() - where an e2m1 code lies: its word, and there its magnitude and its sign. */
+struct strip_e2m1_place {
+    uint32_t word_offset; /* bytes from the start of the slice */
+    uint32_t magnitude_shift;
+    uint32_t sign_shift;
+};
+
+STRIP_FUNCTION struct strip_e2m1_place strip_e2m1_of(uint32_t i_row, uint32_t i_k)
+{
+    uint32_t i = 2 * (i_row % STRIP_N / 8) + 4 * (i_k % 4 / 2) + i_k % 2;
+    struct strip_e2m1_place place;
+    place.word_offset = strip_place_of(i_row, i_k).word_offset;
+    place.magnitude_shift = 4 * i;
+    place.sign_shift = i < 4 ? 8 * i + 7 : 8 * (i - 4) + 3;
+    return place;
+}
+
+/* strip_scale_index() - where the scale of an element lies in its slice, counted in scales, and its
+ * zero point likewise. n_groups: of STRIP_SCALES_PAIRS. */
+STRIP_FUNCTION uint32_t strip_scale_index(enum strip_scaling scaling, uint32_t n_groups,
+                                          uint32_t i_row, uint32_t i_k)
+{
+    uint32_t g = i_row % 8;
+    uint32_t half = i_row % STRIP_N / 8;
+    uint32_t in_slice = i_k % STRIP_SLICE_K;
+    switch (scaling) {
+    case STRIP_SCALES_STRIP:
+        return in_slice / STRIP_GROUP_MAX;
+    case STRIP_SCALES_E8M0:
+        return 2 * (g * 8 + in_slice / 32) + half;
+    case STRIP_SCALES_E4M3:
+        return 2 * ((g * 2 + in_slice % 32 / 16) * 8 + in_slice / 32) + half;
+    default:
+        return 2 * (g * n_groups + in_slice / (STRIP_SLICE_K / n_groups)) + half;
+    }
 }

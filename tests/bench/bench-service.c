@@ -310,8 +310,8 @@ static void bench_throughput(struct span *span, bool is_quick)
     double alone = 0;
     struct fixture on;
     struct fixture off;
-    start(&on, BIG_N, BIG_K, "batching = yes\n");
-    start(&off, BIG_N, BIG_K, "batching = no\n");
+    start(&on, BIG_N, BIG_K, "batching = rendezvous\n");
+    start(&off, BIG_N, BIG_K, "batching = off\n");
     (void)printf("\none row at a time on int4 g128 %ux%u, median of %u spans of %.1f s\n"
                  "%-8s %8s %12s %9s %16s %10s\n",
                  BIG_N, BIG_K, n_spans, seconds, "batching", "clients", "products/s", "GFLOP/s",

@@ -161,15 +161,15 @@ static void check_all_kernels(const struct gk_canonical *canonical, const struct
     }
     uint32_t n_kernels, n_run = 0;
     const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    assert_int_equal(device_plan(on_gpu->device, &problem, on_gpu->region.base, NULL), 0);
     for (uint32_t j = 0; j < n_kernels; j++) {
         char format[64], what[200];
         gk_desc_format(desc, format, sizeof(format));
         (void)snprintf(what, sizeof(what), "%s, %s, %u x %u, m %u", kernels[j]->name, format,
                        desc->n, desc->k, m);
         if (kernels[j]->can_implement(&problem, NULL) == 0) {
-            /* Only the reference on the device promises the host's bits. */
-            bool is_simple = strcmp(kernels[j]->name, "cuda_any_gemm_simple") == 0;
-            check(on_gpu, kernels[j], &problem, x, reference, is_simple ? host_y : NULL, what);
+            bool is_as_host = strcmp(kernels[j]->numerics, "host") == 0;
+            check(on_gpu, kernels[j], &problem, x, reference, is_as_host ? host_y : NULL, what);
             n_run++;
         }
     }

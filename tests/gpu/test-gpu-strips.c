@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/f8.h"
 #include "ipc/base/num.h"
 #include "tests/unit/kernels/kernel_case.h"
 
@@ -284,6 +285,38 @@ static void test_8_bit_weights(void **state)
     check_integer_weights(GK_CODE_U8);
 }
 
+/* The same shapes, but for the longest, with every float format that has strips. */
+static void test_float_weights(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},  {128, 512},
+                                         {200, 1000}, {384, 4096}, {272, 4352}};
+    struct random random = {15};
+    uint32_t n_run = 0;
+    uint32_t n_checked = 0;
+    for (uint32_t i = 0; i < n_format_cases * ARRAY_LENGTH(shapes); i++) {
+        const uint32_t *shape = shapes[i % ARRAY_LENGTH(shapes)];
+        struct gk_desc desc =
+            format_desc(&format_cases[i / ARRAY_LENGTH(shapes)], shape[0], shape[1],
+                        i % 3 == 0   ? DTYPE_F32
+                        : i % 3 == 1 ? DTYPE_BF16
+                                     : DTYPE_NONE);
+        bool is_float = desc.code == GK_CODE_E4M3 || desc.code == GK_CODE_E2M1;
+        if (!is_float || desc.act != GK_ACT_FLOAT) {
+            continue;
+        }
+        desc.has_perm = i % 4 == 3 && desc.k <= 1000;
+        for (uint32_t j = 0; j < ARRAY_LENGTH(x_dtypes); j++) {
+            enum dtype y_dtype = (i + j) % 2 == 0 ? DTYPE_F32 : x_dtypes[j];
+            n_run += check_desc(&desc, x_dtypes[j], y_dtype, &random);
+            n_checked++;
+        }
+    }
+    print_message("%u weights and kernels\n", n_run);
+    assert_int_equal(n_checked, 7 * 3 * ARRAY_LENGTH(shapes));
+    assert_true(n_run >= n_checked * 5 / 3); /* all have the simple one, two types the other */
+}
+
 static void test_plain_weights(void **state)
 {
     (void)state;
@@ -294,36 +327,73 @@ static void test_plain_weights(void **state)
     }
 }
 
-/* Small integers and powers of two: no kernel may be off by a bit. */
+/* What a code is worth. */
+static double value_of(enum gk_code code, uint8_t bits)
+{
+    switch (code) {
+    case GK_CODE_U4:
+        return bits - 8.0;
+    case GK_CODE_U8:
+        return bits - 128.0;
+    case GK_CODE_E4M3:
+        return (double)e4m3_to_f32(bits);
+    default:
+        return (double)e2m1_to_f32(bits);
+    }
+}
+
+/* Row i of the weight has code i throughout; every scale is 2^-8 and x 256. */
+static void check_exact_sums(const struct gk_desc *desc, enum dtype x_dtype)
+{
+    struct random random = {13};
+    struct gpu_case c;
+    uint32_t n_codes = 1u << gk_code_bits(desc->code);
+    gpu_case_init(&c, desc, x_dtype, DTYPE_F32, &random);
+    gk_canonical_finish(&c.canonical);
+    canonical_fill(&c.canonical, desc, 0, 0x1p-8);
+    for (uint32_t i = 0; i < desc->n; i++) {
+        uint8_t code = (uint8_t)(i % n_codes);
+        code = isnan(value_of(desc->code, code)) ? 0 : code;
+        memset((uint8_t *)c.canonical.codes + (uint64_t)i * desc->k, code, desc->k);
+    }
+    assert_cuda(cudaFree(c.packed));
+    upload(c.layout, &c);
+    for (uint64_t i = 0; i < (uint64_t)M_MAX * desc->k; i++) {
+        elem_store(c.host_x, x_dtype, i, 256.0);
+    }
+    assert_cuda(cudaMemcpy(c.x, c.host_x, (uint64_t)M_MAX * desc->k * 2, cudaMemcpyHostToDevice));
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    for (uint32_t m = 8; m <= M_MAX; m *= 2) {
+        struct gk_problem problem = problem_of(&c, m);
+        for (uint32_t i = 0; i < n_kernels; i++) {
+            if (kernels[i]->can_implement(&problem, NULL) != 0) {
+                continue;
+            }
+            char *y = run(kernels[i], &c, 0, m);
+            for (uint32_t j = 0; j < m * desc->n; j++) {
+                uint8_t code = ((uint8_t *)c.canonical.codes)[j % desc->n * desc->k];
+                if (elem_load(y, DTYPE_F32, j) != value_of(desc->code, code) * desc->k) {
+                    fail_msg("%s, code %u: %g", kernels[i]->name, code, elem_load(y, DTYPE_F32, j));
+                }
+            }
+            free(y);
+        }
+    }
+    gpu_case_finish(&c);
+}
+
+/* Small integers and powers of two: no kernel may be off by a bit. Every code there is, since all
+ * of them are masked, looked up or moved about. */
 static void test_exact_sums(void **state)
 {
     (void)state;
-    struct random random = {13};
-    struct gk_desc desc = desc_int4(64, 4352, 128, DTYPE_F16, DTYPE_NONE);
-    struct gpu_case c;
-    gpu_case_init(&c, &desc, DTYPE_F16, DTYPE_F32, &random);
-    gk_canonical_finish(&c.canonical);
-    canonical_fill(&c.canonical, &desc, 15, 0x1p-8); /* +7 */
-    assert_cuda(cudaFree(c.packed));
-    upload(c.layout, &c);
-    for (uint64_t i = 0; i < (uint64_t)M_MAX * desc.k; i++) {
-        elem_store(c.host_x, DTYPE_F16, i, 256.0);
-    }
-    assert_cuda(cudaMemcpy(c.x, c.host_x, (uint64_t)M_MAX * desc.k * 2, cudaMemcpyHostToDevice));
-    uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
-    struct gk_problem problem = problem_of(&c, 16);
-    for (uint32_t i = 0; i < n_kernels; i++) {
-        if (kernels[i]->can_implement(&problem, NULL) != 0) {
-            continue;
+    for (uint32_t i = 0; i < 2 * n_format_cases; i++) {
+        struct gk_desc desc = format_desc(&format_cases[i / 2], 256, 640, DTYPE_NONE);
+        if (!gk_code_is_plain(desc.code) && desc.act == GK_ACT_FLOAT) {
+            check_exact_sums(&desc, x_dtypes[i % 2]);
         }
-        char *y = run(kernels[i], &c, 0, 16);
-        for (uint32_t j = 0; j < 16 * desc.n; j++) {
-            assert_true(elem_load(y, DTYPE_F32, j) == 7.0 * 4352);
-        }
-        free(y);
     }
-    gpu_case_finish(&c);
 }
 
 /* An infinity or a NaN makes its row NaN and leaves the others alone, whatever the kernel. */
@@ -355,6 +425,38 @@ static void check_spoiled_row(const struct gpu_case *c, uint32_t m, double value
     free(y);
 }
 
+/* An element of row m / 2 of x has the value; the last row of the registry, which can do all, is
+ * the yardstick. */
+static void check_infinity(const struct gpu_case *c, uint32_t m, double value)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    const struct gk_kernel *kernel;
+    struct gk_problem problem = problem_of(c, m);
+    assert_int_equal(gk_select(&problem, &kernel, NULL), 0);
+    uint64_t row_bytes = (uint64_t)desc->k * dtype_bytes(c->x_dtype);
+    char *row = c->x + m / 2 * row_bytes;
+    char *spoiled = malloc(row_bytes);
+    assert_non_null(spoiled);
+    memcpy(spoiled, c->host_x + m / 2 * row_bytes, row_bytes);
+    elem_store(spoiled, c->x_dtype, desc->k / 3, value);
+    assert_cuda(cudaMemcpy(row, spoiled, row_bytes, cudaMemcpyHostToDevice));
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    char *expected = run(kernels[n_kernels - 1], c, 0, m);
+    char *y = run(kernel, c, 0, m);
+    for (uint32_t i = m / 2 * desc->n; i < (m / 2 + 1) * desc->n; i++) {
+        double a = elem_load(y, c->y_dtype, i);
+        double b = elem_load(expected, c->y_dtype, i);
+        assert_true((isnan(a) && isnan(b)) || a == b);
+        assert_false(isfinite(a));
+    }
+    memcpy(spoiled, c->host_x + m / 2 * row_bytes, row_bytes);
+    assert_cuda(cudaMemcpy(row, spoiled, row_bytes, cudaMemcpyHostToDevice));
+    free(spoiled);
+    free(expected);
+    free(y);
+}
+
 static void test_infinities_and_nan(void **state)
 {
     (void)state;
@@ -369,6 +471,28 @@ static void test_infinities_and_nan(void **state)
         gpu_case_init(&c, &desc, x_dtypes[i / 4], DTYPE_F32, &random);
         for (uint32_t j = 0; j < ARRAY_LENGTH(values) * ARRAY_LENGTH(ms); j++) {
             check_spoiled_row(&c, ms[j % ARRAY_LENGTH(ms)], values[j / ARRAY_LENGTH(ms)]);
+        }
+        gpu_case_finish(&c);
+    }
+}
+
+/* Against floats an infinity goes the way of IEEE 754, whatever the kernel. */
+static void test_infinities_against_floats(void **state)
+{
+    (void)state;
+    static const double values[] = {HUGE_VAL, -HUGE_VAL, (double)NAN};
+    static const uint32_t ms[] = {1, 7, 16, 40};
+    struct random random = {16};
+    for (uint32_t i = 0; i < n_format_cases * 2; i++) {
+        struct gk_desc desc = format_desc(&format_cases[i / 2], 64, 640, DTYPE_NONE);
+        bool is_float = desc.code == GK_CODE_E4M3 || desc.code == GK_CODE_E2M1;
+        if (!is_float || desc.act != GK_ACT_FLOAT) {
+            continue;
+        }
+        struct gpu_case c;
+        gpu_case_init(&c, &desc, x_dtypes[i % 2], DTYPE_F32, &random);
+        for (uint32_t j = 0; j < ARRAY_LENGTH(values) * ARRAY_LENGTH(ms); j++) {
+            check_infinity(&c, ms[j % ARRAY_LENGTH(ms)], values[j / ARRAY_LENGTH(ms)]);
         }
         gpu_case_finish(&c);
     }
@@ -396,9 +520,13 @@ int main(void)
     }
     cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact_sums),         cmocka_unit_test(test_plain_weights),
-        cmocka_unit_test(test_infinities_and_nan), cmocka_unit_test(test_4_bit_weights),
+        cmocka_unit_test(test_exact_sums),
+        cmocka_unit_test(test_plain_weights),
+        cmocka_unit_test(test_infinities_and_nan),
+        cmocka_unit_test(test_4_bit_weights),
         cmocka_unit_test(test_8_bit_weights),
+        cmocka_unit_test(test_float_weights),
+        cmocka_unit_test(test_infinities_against_floats),
     };
     return cmocka_run_group_tests(tests, load_kernels, NULL);
 }

@@ -11,12 +11,16 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define POLL_SECONDS 0.005
+#include "ipc/unix.h"
+
+#define POLL_SECONDS        0.005
+#define FIXTURE_LOG_SECONDS 10.0
 
 double fixture_now(void)
 {
@@ -96,7 +100,7 @@ static bool wants_host(const struct fixture_options *options)
 static void become_daemon(const struct fixture *fixture, const struct fixture_options *options,
                           const char *config_path)
 {
-    const char *argv[12] = {program(), "--config", config_path};
+    const char *argv[14] = {program(), "--config", config_path};
     uint32_t n = 3;
     if (fixture->socket_dir[0] != '\0') {
         argv[n++] = "--socket-dir";
@@ -110,6 +114,9 @@ static void become_daemon(const struct fixture *fixture, const struct fixture_op
         argv[n++] = "--model";
         argv[n++] = options->model;
     }
+    if (options->is_kept) {
+        argv[n++] = "--keeper";
+    }
     int log_fd = open(fixture->log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     struct rlimit limit = {options->n_fds_max, options->n_fds_max};
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || log_fd < 0 || dup2(log_fd, STDOUT_FILENO) < 0 ||
@@ -118,6 +125,9 @@ static void become_daemon(const struct fixture *fixture, const struct fixture_op
         _exit(126);
     }
     (void)close(log_fd);
+    if (options->in_child != NULL) {
+        options->in_child(options->arg);
+    }
     (void)execv(argv[0], (char *const *)(uintptr_t)argv);
     (void)fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
     _exit(127);
@@ -215,6 +225,34 @@ bool fixture_is_running(struct fixture *fixture)
            info.si_pid == 0;
 }
 
+/* ---- the log -----------------------------------------------------------------------------------
+ */
+
+uint32_t fixture_logged(const struct fixture *fixture, const char *text)
+{
+    char line[1024];
+    uint32_t n = 0;
+    FILE *log = fopen(fixture->log_path, "r");
+    while (log != NULL && fgets(line, sizeof(line), log) != NULL) {
+        n += strstr(line, text) != NULL;
+    }
+    if (log != NULL) {
+        (void)fclose(log);
+    }
+    return n;
+}
+
+void fixture_wait_logged(const struct fixture *fixture, const char *text, uint32_t n)
+{
+    double deadline = fixture_now() + FIXTURE_LOG_SECONDS;
+    while (fixture_logged(fixture, text) < n) {
+        if (fixture_now() > deadline) {
+            fixture_fail(fixture, "'%s' is not in the log %u times", text, n);
+        }
+        fixture_sleep(POLL_SECONDS);
+    }
+}
+
 /* ---- looking -----------------------------------------------------------------------------------
  */
 
@@ -228,6 +266,21 @@ gemmd_client_t *fixture_open(const struct fixture *fixture, enum gemmd_path path
         fixture_fail(fixture, "gemmd_open: %s", gemmd_last_error());
     }
     return client;
+}
+
+/* The kernel's word for who listens on the session socket: the peer of a connection to it. */
+pid_t fixture_daemon_pid(const struct fixture *fixture)
+{
+    char path[400];
+    struct ucred peer = {0};
+    socklen_t n_bytes = sizeof(peer);
+    (void)snprintf(path, sizeof(path), "%s/session", fixture->socket_dir);
+    int fd = unix_connect(path, SOCK_SEQPACKET, 1000);
+    if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n_bytes) < 0) {
+        fixture_fail(fixture, "no daemon answers at %s", path);
+    }
+    (void)close(fd);
+    return peer.pid;
 }
 
 uint32_t fixture_fds(const struct fixture *fixture)

@@ -31,9 +31,12 @@ struct fixture {
 };
 
 struct fixture_options {
-    const char *config; /* lines `key = value`; NULL: none */
-    const char *model;  /* "NAME=PATH" to load before being ready; NULL: none */
-    uint64_t n_fds_max; /* RLIMIT_NOFILE; 0: as it is */
+    const char *config;          /* lines `key = value`; NULL: none */
+    const char *model;           /* "NAME=PATH" to load before being ready; NULL: none */
+    uint64_t n_fds_max;          /* RLIMIT_NOFILE; 0: as it is */
+    bool is_kept;                /* by --keeper: pid is the keeper's */
+    void (*in_child)(void *arg); /* called last before exec(); NULL: nothing */
+    void *arg;
 };
 
 void fixture_init(struct fixture *fixture);   /* makes the folder, starts nothing */
@@ -51,12 +54,20 @@ int fixture_stop(struct fixture *fixture);  /* SIGTERM, then as fixture_wait_exi
 void fixture_kill(struct fixture *fixture); /* SIGKILL, and reap */
 bool fixture_is_running(struct fixture *fixture);
 
+/* fixture_daemon_pid() - of the daemon itself, which a keeper may have started. */
+pid_t fixture_daemon_pid(const struct fixture *fixture);
+
 /* fixture_open() - a session, or the end of the test program. */
 gemmd_client_t *fixture_open(const struct fixture *fixture, enum gemmd_path path);
 
-/* fixture_fds(), fixture_maps() - descriptors open in the daemon, and its mappings. */
+/* fixture_fds(), fixture_maps() - descriptors open in the process `pid`, and its mappings. */
 uint32_t fixture_fds(const struct fixture *fixture);
 uint32_t fixture_maps(const struct fixture *fixture);
+
+/* fixture_logged() - is that text in the log? fixture_wait_logged() - until it is there n times,
+ * for 10 s at most. */
+uint32_t fixture_logged(const struct fixture *fixture, const char *text);
+void fixture_wait_logged(const struct fixture *fixture, const char *text, uint32_t n);
 
 double fixture_now(void); /* seconds, CLOCK_MONOTONIC */
 void fixture_sleep(double seconds);

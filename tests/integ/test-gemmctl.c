@@ -142,7 +142,7 @@ static void test_every_command_in_json(void **state)
     expect_json(GEMMCTL("unload", "second", "--json"), "unload");
 }
 
-/* Models of "models" and of "status" are described by the same keys with the same values. */
+/* What "models" says of a model, "status" says under the same key. */
 static void test_one_name_for_a_key(void **state)
 {
     (void)state;
@@ -152,7 +152,13 @@ static void test_one_name_for_a_key(void **state)
     json_t *status = json_output();
     json_t *model_listed = json_array_get(json_object_get(listed, "models"), 0);
     assert_int_equal(json_integer_value(json_object_get(model_listed, "weights")), TEST_WEIGHTS);
-    assert_true(json_equal(model_listed, json_array_get(json_object_get(status, "models"), 0)));
+    json_t *model_status = json_array_get(json_object_get(status, "models"), 0);
+    const char *key;
+    json_t *value;
+    json_object_foreach(model_listed, key, value)
+    {
+        assert_true(json_equal(value, json_object_get(model_status, key)));
+    }
     json_decref(listed);
     json_decref(status);
     assert_int_equal(GEMMCTL("weights", "tiny", "--json"), DONE);

@@ -11,15 +11,16 @@ FLOORS = {
     "ipc": ({"ipc/base"}, {"zmq.h"}),
     "kernels": ({"ipc/base", "kernels/include"}, {"immintrin.h", "cpuid.h"}),
     "kernels/include": ({"ipc/base"}, set()),
-    "kernels/cuda": ({"kernels", "ipc/base", "kernels/include"}, {"cuda", "mma.h"}),
+    "kernels/cuda": ({"kernels", "ipc/base", "kernels/include"}, {"cuda", "cublas", "mma.h"}),
     "daemon/device": ({"ipc", "ipc/base", "kernels/include"}, set()),
     "daemon/weights": ({"daemon/device", "ipc", "ipc/base", "kernels/include"}, {"jansson.h", "pcre2.h"}),
     "daemon/engine": ({"daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"}, set()),
     "daemon/server": (
         {"daemon/engine", "daemon/weights", "daemon/device", "ipc", "ipc/base", "kernels/include"},
-        {"jansson.h", "systemd/", "zmq.h"},
+        {"jansson.h", "microhttpd.h", "systemd/", "zmq.h"},
     ),
-    "daemon": ({"daemon/server", "ipc/base"}, set()),
+    "daemon/keeper": ({"ipc/base"}, {"systemd/"}),
+    "daemon": ({"daemon/server", "daemon/keeper", "ipc/base"}, set()),
     "client": ({"ipc", "ipc/base", "client/include"}, set()),
     "client/include": (set(), set()),
     "client/tool": ({"client", "client/include", "ipc", "ipc/base"}, {"jansson.h"}),
@@ -35,8 +36,10 @@ EXCEPTIONS = {
 WIDER = {
     "daemon/device/device_cuda": {"cuda"},
     "client/device_memory_cuda.c": {"cuda"},
+    "client/device_order_cuda.c": {"cuda"},
+    "client/driver_cuda.h": {"cuda"},
 }
-FOREIGN = re.compile(r"^(zmq|jansson|pcre2|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
+FOREIGN = re.compile(r"^(zmq|jansson|microhttpd|pcre2|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 SEARCHED = ("", "kernels/include", "client/include")
 

@@ -22,16 +22,21 @@ def wait_for(daemon, gemmctl):
 
 
 @contextlib.contextmanager
-def daemon():
-    """Its socket folder; the daemon has 'minilm' loaded, and must end with status 0 on SIGTERM."""
+def daemon(config="", environment=None, model="minilm"):
+    """Its socket folder; the daemon has 'minilm' loaded, and must end with status 0 on SIGTERM.
+
+    config: lines of a configuration file; environment: variables beside this process's own; model: None loads nothing.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         gemmctl = [BUILD / "client" / "tool" / "gemmctl", "--socket-dir", folder]
-        command = [BUILD / "daemon" / "gemmd", "--socket-dir", folder, "--device", "host"]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        (folder / "gemmd.conf").write_text(config)
+        command = [BUILD / "daemon" / "gemmd", "--config", folder / "gemmd.conf", "--socket-dir", folder, "--device", "host"]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
         try:
             wait_for(process, gemmctl)
-            subprocess.run(gemmctl + ["load", "minilm", CHECKPOINT], check=True, capture_output=True)
+            if model:
+                subprocess.run(gemmctl + ["load", model, CHECKPOINT], check=True, capture_output=True)
             yield folder
         finally:
             process.terminate()

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "gk/digest.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -15,6 +17,12 @@ extern "C" {
 int gk_cuda_stage_rows(const void *const *rows, uint32_t m, uint64_t row_bytes, void *target,
                        uint64_t stride_bytes, void *stream);
 int gk_cuda_stage_load(void);
+
+/* gk_cuda_digest() - append to a cudaStream_t: add the digest of n_words words (an even number,
+ * 16-byte aligned) to *digest, which is memory of the device. gk_cuda_digest_load() - as
+ * gk_kernel.load(). Both: 0 or a cudaError_t. */
+int gk_cuda_digest(const void *words, uint64_t n_words, struct gk_digest *digest, void *stream);
+int gk_cuda_digest_load(void);
 
 /* gk_cuda_read() - append to a cudaStream_t a launch that reads size_bytes (a multiple of 16) at a
  * 16-byte aligned address and keeps nothing: the yardstick of kernels that stream weights. 0 or a

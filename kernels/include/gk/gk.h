@@ -362,12 +362,17 @@ struct gk_kernel {
     void (*prepare)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
     void (*run)(const struct gk_launch *launch, uint32_t i_part, uint32_t n_parts);
 
-    /* CUDA kernels have these two instead; both return 0 or a cudaError_t, for the caller to judge.
+    /* CUDA kernels have these instead; they return 0 or a cudaError_t, for the caller to judge.
      * load(): once a device, with that device current, before any launch: load the code and raise
      * its limits, so that enqueue() never does. enqueue(): append the launch to a cudaStream_t and
      * return at once; it allocates nothing, waits for nothing, and passes the row tables by value,
-     * so that they may change as soon as it returns. */
+     * so that they may change as soon as it returns.
+     * plan(): for a weight whose problem (at m = 1) it may serve, with that device current, before
+     * any launch of that weight: find out how to run weights of that shape. It may take a tenth of
+     * a second and allocate. What it cannot plan, can_implement() declines from then on; NULL:
+     * there is nothing to plan. Any thread. */
     int (*load)(void);
+    int (*plan)(const struct gk_problem *problem, const void *packed);
     int (*enqueue)(const struct gk_launch *launch, void *stream);
 };
 

@@ -2,7 +2,7 @@
  * floor, alone and in a chain of overlapping launches. Checks every point against float64 before
  * timing it.
  *
- *   bench-strip [f16]
+ *   bench-strip [f16] [FORMAT...]
  *
  * Weights are random words and rotate through copies of together 600 MB, so that they come from
  * memory; launches are replayed from a graph; medians. Floor: 1.5 us + bytes / 4.55 TB/s. */
@@ -18,6 +18,7 @@
 #include <cuda_runtime.h>
 
 #include "ipc/base/dtype.h"
+#include "ipc/base/f8.h"
 #include "kernels/cuda/strip_gemm.h"
 #include "kernels/cuda/strip_wide.h"
 #include "kernels/layout/strip.h"
@@ -49,7 +50,7 @@ static uint32_t hash(uint32_t v)
     return v ^ v >> 16;
 }
 
-__global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed)
+__global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed, uint32_t mask)
 {
     for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < n; i += gridDim.x * 256ull) {
         uint32_t v = (uint32_t)i * 2654435761u + seed;
@@ -57,54 +58,83 @@ __global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed)
         v *= 0x7feb352du;
         v ^= v >> 15;
         v *= 0x846ca68bu;
-        words[i] = v ^ v >> 16;
+        words[i] = (v ^ v >> 16) & mask;
     }
 }
 
-/* Groups of 128; records need no padding at these k. */
-static uint32_t codes_bytes(uint32_t bits)
+/* What is measured. Records need no padding at these k. */
+struct format {
+    const char *name;
+    uint32_t bits;
+    strip_scaling scaling;
+    uint32_t n_groups; /* sums of a slice */
+    uint32_t scale_bytes;
+    uint32_t slice_scale_bytes;
+    bool has_wide;
+};
+
+static const format formats[] = {
+    {"u4", 4, STRIP_SCALES_PAIRS, 2, 2, 64, true},
+    {"u8", 8, STRIP_SCALES_PAIRS, 2, 2, 64, false},
+    {"fp8", 8, STRIP_SCALES_STRIP, 2, 4, 8, false},
+    {"mxfp8", 8, STRIP_SCALES_E8M0, 8, 1, 128, false},
+    {"mxfp4", 4, STRIP_SCALES_E8M0, 8, 1, 128, false},
+    {"nvfp4", 4, STRIP_SCALES_E4M3, 2, 1, 256, false},
+};
+
+static uint32_t codes_bytes(const format &f)
 {
-    return STRIP_CODES_BYTES_OF(bits);
+    return STRIP_CODES_BYTES_OF(f.bits);
 }
 
-static uint32_t slice_bytes(uint32_t bits)
+static uint32_t slice_bytes(const format &f)
 {
-    return codes_bytes(bits) + 64;
+    return codes_bytes(f) + f.slice_scale_bytes;
 }
 
-/* bf16 or f16 scales around 0.01 in every record: 16 slices of codes, then their scales. */
-__global__ void fill_scales(uint8_t *records, uint64_t n_records, uint32_t n_codes_bytes,
-                            bool is_bf16)
+/* Scales around 0.01 in every record: 16 slices of codes, then their scales. */
+__global__ void fill_scales(uint8_t *records, uint64_t n_records, format f, bool is_bf16)
 {
-    for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < 512 * n_records;
+    uint64_t n = 16 * f.slice_scale_bytes / f.scale_bytes;
+    uint64_t record_bytes = 16ull * (f.bits * 512 + f.slice_scale_bytes);
+    for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < n * n_records;
          i += gridDim.x * 256ull) {
-        float v = 0.005f + 0.00001f * (float)((uint32_t)i * 2654435761u >> 20 & 1023);
-        uint16_t bits =
-            is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(v)) : __half_as_ushort(__float2half(v));
-        *(uint16_t *)(records + i / 512 * 16 * (n_codes_bytes + 64) + 16 * n_codes_bytes +
-                      i % 512 * 2) = bits;
+        uint32_t random = (uint32_t)i * 2654435761u >> 20 & 1023;
+        float v = 0.005f + 0.00001f * (float)random;
+        uint8_t *place = records + i / n * record_bytes + 16 * 512 * f.bits + i % n * f.scale_bytes;
+        if (f.scaling == STRIP_SCALES_STRIP) {
+            *(float *)place = v;
+        } else if (f.scaling != STRIP_SCALES_PAIRS) {
+            *place =
+                (uint8_t)(f.scaling == STRIP_SCALES_E8M0 ? 118 + random % 4 : 0x02 + random % 16);
+        } else {
+            *(uint16_t *)place = is_bf16 ? __bfloat16_as_ushort(__float2bfloat16(v))
+                                         : __half_as_ushort(__float2half(v));
+        }
     }
 }
 
 struct weight {
     layer shape;
-    uint32_t bits;
+    format form;
     uint32_t n_strips, n_slices;
     uint64_t bytes;
     std::vector<uint8_t *> copies; /* of the slices */
 };
 
-static weight make_weight(const layer &shape, uint32_t bits, bool is_bf16)
+static weight make_weight(const layer &shape, const format &f, bool is_bf16)
 {
-    weight w = {shape, bits, (shape.n + 15) / 16, (shape.k + 255) / 256, 0, {}};
+    weight w = {shape, f, (shape.n + 15) / 16, (shape.k + 255) / 256, 0, {}};
     uint64_t n_slices = (uint64_t)w.n_strips * w.n_slices;
-    w.bytes = n_slices * slice_bytes(bits);
+    /* No NaN among 8-bit floats: they are not weights. */
+    uint32_t mask = f.bits == 8 && f.scaling != STRIP_SCALES_PAIRS ? 0xf7f7f7f7u : ~0u;
+    w.bytes = n_slices * slice_bytes(f);
     uint64_t n_copies = std::max<uint64_t>(2, 600000000 / w.bytes + 1);
     for (uint64_t i = 0; i < n_copies; i++) {
         uint8_t *memory;
         CHECK(cudaMalloc(&memory, w.bytes));
-        fill_words<<<1024, 256>>>((uint32_t *)memory, w.bytes / 4, 17);
-        fill_scales<<<1024, 256>>>(memory, n_slices / 16, codes_bytes(bits), is_bf16);
+        fill_words<<<1024, 256>>>((uint32_t *)memory, w.bytes / 4, 17, mask);
+        fill_scales<<<1024, 256>>>(memory, n_slices / 16, f, is_bf16);
         w.copies.push_back(memory);
     }
     CHECK(cudaDeviceSynchronize());
@@ -130,17 +160,37 @@ static float to_float(uint16_t bits, bool is_bf16)
     return __half2float(__half(raw));
 }
 
-/* A code less its zero point. */
-static int code_at(const uint8_t *codes, uint32_t bits, uint32_t i_row, uint32_t i_k)
+/* A code, less its zero point. */
+static double code_at(const uint8_t *codes, const format &f, uint32_t i_row, uint32_t i_k)
 {
-    if (bits == 8) {
-        return codes[strip_byte_of(i_row, i_k)] - 128;
+    bool is_int = f.scaling == STRIP_SCALES_PAIRS;
+    if (f.bits == 8) {
+        return is_int ? codes[strip_byte_of(i_row, i_k)] - 128
+                      : (double)e4m3_to_f32(codes[strip_e4m3_of(i_row, i_k)]);
     }
     struct strip_place place = strip_place_of(i_row, i_k);
     uint32_t word;
     memcpy(&word, codes + place.word_offset, sizeof(word));
+    if (!is_int) {
+        struct strip_e2m1_place parts = strip_e2m1_of(i_row, i_k);
+        return (double)e2m1_to_f32(
+            (uint8_t)((word >> parts.magnitude_shift & 7) | (word >> parts.sign_shift & 1) << 3));
+    }
     word = word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION);
     return (int)(word >> place.shift & 15) - 8;
+}
+
+static double scale_at(const uint8_t *scales, const format &f, uint32_t i_row, uint32_t i_k,
+                       bool is_bf16)
+{
+    uint32_t i = strip_scale_index(f.scaling, f.n_groups, i_row, i_k);
+    if (f.scaling == STRIP_SCALES_STRIP) {
+        return ((const float *)scales)[i];
+    }
+    if (f.scaling == STRIP_SCALES_PAIRS) {
+        return to_float(((const uint16_t *)scales)[i], is_bf16);
+    }
+    return f.scaling == STRIP_SCALES_E8M0 ? e8m0_to_f32(scales[i]) : e4m3_to_f32(scales[i]);
 }
 
 /* Row i_n of the dequantised weight, read back by the formulas of strip.h. */
@@ -148,21 +198,20 @@ static std::vector<double> dequant_row(const weight &w, uint32_t i_n, bool is_bf
 {
     std::vector<double> row(w.shape.k);
     uint32_t i_strip = i_n / 16, i_row = i_n % 16;
-    uint32_t n_bytes = codes_bytes(w.bits);
+    uint32_t n_bytes = codes_bytes(w.form), n_scale_bytes = w.form.slice_scale_bytes;
     std::vector<uint8_t> codes(n_bytes);
-    std::vector<uint16_t> scales(32);
+    std::vector<uint8_t> scales(n_scale_bytes);
     for (uint32_t i_slice = 0; i_slice < w.n_slices; i_slice++) {
         uint64_t record =
-            ((uint64_t)(i_slice / 16) * w.n_strips + i_strip) * 16 * slice_bytes(w.bits);
+            ((uint64_t)(i_slice / 16) * w.n_strips + i_strip) * 16 * slice_bytes(w.form);
         const uint8_t *from = w.copies[0] + record;
         CHECK(cudaMemcpy(codes.data(), from + i_slice % 16 * n_bytes, n_bytes,
                          cudaMemcpyDeviceToHost));
-        CHECK(cudaMemcpy(scales.data(), from + 16 * n_bytes + i_slice % 16 * 64, 64,
-                         cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpy(scales.data(), from + 16 * n_bytes + i_slice % 16 * n_scale_bytes,
+                         n_scale_bytes, cudaMemcpyDeviceToHost));
         for (uint32_t i = 0; i < 256; i++) {
-            row[i_slice * 256 + i] =
-                code_at(codes.data(), w.bits, i_row, i) *
-                (double)to_float(scales[(i_row % 8 * 2 + i / 128) * 2 + i_row / 8], is_bf16);
+            row[i_slice * 256 + i] = code_at(codes.data(), w.form, i_row, i) *
+                                     scale_at(scales.data(), w.form, i_row, i, is_bf16);
         }
     }
     return row;
@@ -200,8 +249,9 @@ static strip_args make_args(const weight &w, uint32_t i_copy, bool is_bf16, bool
     args.k = w.shape.k;
     args.n_strips = w.n_strips;
     args.n_slices = w.n_slices;
-    args.code_bits = static_cast<uint8_t>(w.bits);
-    args.n_slice_groups = 2;
+    args.code_bits = static_cast<uint8_t>(w.form.bits);
+    args.scaling = static_cast<uint8_t>(w.form.scaling);
+    args.n_slice_groups = w.form.n_groups;
     args.x_dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F16;
     args.y_dtype = f32 ? static_cast<uint8_t>(DTYPE_F32) : args.x_dtype;
     args.scale_dtype = args.x_dtype;
@@ -315,25 +365,24 @@ static const point points[] = {{1, false}, {2, false}, {4, false}, {8, false}, {
                                {9, true},  {16, true}, {32, true}, {64, true}};
 constexpr int n_points = sizeof(points) / sizeof(points[0]);
 
-/* All layers; weights of 8 bits have the first kernel only. */
-static void run(uint32_t bits, bool is_bf16)
+static void run(const format &f, bool is_bf16)
 {
     double sums[2][n_points] = {};
     for (const layer &shape : layers) {
-        weight w = make_weight(shape, bits, is_bf16);
+        weight w = make_weight(shape, f, is_bf16);
         rows r = make_rows(shape, is_bf16);
         double floor = 1.5 + (double)w.bytes / 4.55e6;
         for (int i = 0; i < n_points; i++) {
             const point &p = points[i];
-            if (p.is_wide && bits != 4) {
+            if (p.is_wide && !f.has_wide) {
                 continue;
             }
             double error = check(w, r, p.m, is_bf16, p.is_wide);
             double alone = time_usec(w, r, p.m, is_bf16, p.is_wide, false);
             double chain = time_usec(w, r, p.m, is_bf16, p.is_wide, true);
             printf(
-                "u%u %-8s %s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n",
-                bits, shape.name, p.is_wide ? "wide" : "gemm", p.m, error, floor, alone,
+                "%-5s %-8s %s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n",
+                f.name, shape.name, p.is_wide ? "wide" : "gemm", p.m, error, floor, alone,
                 alone / floor, chain, chain / floor);
             sums[0][i] += log(alone / floor);
             sums[1][i] += log(chain / floor);
@@ -344,8 +393,8 @@ static void run(uint32_t bits, bool is_bf16)
         CHECK(cudaFree(r.workspace));
     }
     for (int i = 0; i < n_points; i++) {
-        if (!points[i].is_wide || bits == 4) {
-            printf("u%u geomean %s m %2u alone %.3f chain %.3f\n", bits,
+        if (!points[i].is_wide || f.has_wide) {
+            printf("%-5s geomean %s m %2u alone %.3f chain %.3f\n", f.name,
                    points[i].is_wide ? "wide" : "gemm", points[i].m, exp(sums[0][i] / 6),
                    exp(sums[1][i] / 6));
         }
@@ -355,9 +404,17 @@ static void run(uint32_t bits, bool is_bf16)
 int main(int argc, char **argv)
 {
     bool is_bf16 = !(argc > 1 && strcmp(argv[1], "f16") == 0);
+    int i_format = is_bf16 ? 1 : 2;
     CHECK((cudaError_t)strip_gemm_load());
     CHECK((cudaError_t)strip_wide_load());
-    run(4, is_bf16);
-    run(8, is_bf16);
+    for (const format &f : formats) {
+        bool is_asked = argc <= i_format;
+        for (int i = i_format; i < argc; i++) {
+            is_asked |= strcmp(argv[i], f.name) == 0;
+        }
+        if (is_asked) {
+            run(f, is_bf16);
+        }
+    }
     return 0;
 }

@@ -100,10 +100,10 @@ static void form(void **state)
     desc.reserved0 = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
-    desc.reserved1 = 1;
+    desc.order_value = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
-    desc.reserved2 = 1;
+    desc.order_stream = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     desc = good(1);
     desc.x_dtype = DTYPE_U8;
@@ -296,6 +296,30 @@ static void last_byte_passes(void **state)
     checked_finish(&checked);
 }
 
+/* T21: an address of one device means nothing to another. */
+static void buffers_of_another_device(void **state)
+{
+    (void)state;
+    struct device *device = bench.device;
+    struct device *other;
+    struct reason why = REASON_NULL;
+    uint8_t *base;
+    assert_int_equal(device_open("host", 3, 1, &other, &why), 0);
+    bench.device = other;
+    uint64_t id = bench_add(&bench, buffers, 8192, &base);
+    bench.device = device;
+    struct request_desc desc = good(1);
+    desc.y_buffer_id = id;
+    char sentence[REASON_TEXT_BYTES];
+    (void)snprintf(sentence, sizeof(sentence),
+                   "y is in buffer %llu of device 3 (host), the weight on device 0 (host): use a "
+                   "buffer of that device",
+                   (unsigned long long)id);
+    refuses(&desc, STATUS_INVALID_ARGUMENT, sentence);
+    assert_int_equal(buffers_remove(buffers, id, &why), 0);
+    assert_null(device_close(other));
+}
+
 static void overlap(void **state)
 {
     (void)state;
@@ -375,6 +399,7 @@ int main(void)
         cmocka_unit_test(ranges_of_scales),
         cmocka_unit_test(ranges),
         cmocka_unit_test(last_byte_passes),
+        cmocka_unit_test(buffers_of_another_device),
         cmocka_unit_test(overlap),
         cmocka_unit_test(no_rows_need_no_buffer),
         cmocka_unit_test(random_descriptors_stay_inside),

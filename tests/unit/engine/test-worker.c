@@ -185,7 +185,7 @@ static void without_batching_nothing_is_shared(void **state)
     (void)state;
     struct worker_bench alone;
     struct worker_limits limits = worker_bench_limits;
-    limits.is_batching = false;
+    limits.mode = SCHED_OFF;
     worker_bench_init(&alone, &limits);
     const struct weight *weight = alone.bench.weights[WEIGHT_INT4];
     struct client clients[3];

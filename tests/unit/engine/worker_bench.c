@@ -17,7 +17,7 @@ const struct worker_limits worker_bench_limits = {
     .session_requests_max = 8,
     .rows_max = 4096,
     .spin_usec = 50,
-    .is_batching = true,
+    .mode = SCHED_NATURAL,
 };
 
 /* ---- callbacks ---- */

@@ -121,6 +121,7 @@ static void fill_model(struct msg_model *model)
     FILL_TEXT(model->path);
     FILL_TEXT(model->device);
     FILL_TEXT(model->state);
+    FILL_TEXT(model->origin);
     model->generation = random_bits();
     model->n_weights = (uint32_t)random_bits();
     model->packed_bytes = random_bits();

@@ -85,8 +85,9 @@ static void test_every_type_has_its_size(void **state)
 {
     (void)state;
     static const uint16_t types[] = {
-        SIDE_HELLO,      SIDE_OPEN_LANE, SIDE_ALLOC_BUFFER, SIDE_IMPORT_BUFFER, SIDE_RELEASE_BUFFER,
-        SIDE_IMPORT_IPC, SIDE_WELCOME,   SIDE_LANE,         SIDE_BUFFER,        SIDE_REFUSED,
+        SIDE_HELLO,          SIDE_OPEN_LANE,  SIDE_ALLOC_BUFFER, SIDE_IMPORT_BUFFER,
+        SIDE_RELEASE_BUFFER, SIDE_OPEN_ORDER, SIDE_ORDER,        SIDE_IMPORT_IPC,
+        SIDE_WELCOME,        SIDE_LANE,       SIDE_BUFFER,       SIDE_REFUSED,
     };
     int fds[2];
     make_pair(fds);
@@ -101,7 +102,7 @@ static void test_every_type_has_its_size(void **state)
         assert_memory_equal(&packet.message, &message, message.header.size_bytes);
     }
     assert_int_equal(side_message_bytes(0), 0);
-    assert_int_equal(side_message_bytes(SIDE_IMPORT_IPC + 1), 0);
+    assert_int_equal(side_message_bytes(SIDE_OPEN_ORDER + 1), 0);
     close(fds[0]);
     close(fds[1]);
 }

@@ -119,6 +119,8 @@ static void test_models_keep_their_place(void **state)
     assert_ptr_equal(others, &page->models[STATS_MODELS_MAX - 1]);
     assert_ptr_equal(stats_model(page, "another"), others);
     assert_string_equal(others->name, "");
+    assert_ptr_equal(stats_model_find(page, "m5"), &page->models[5]);
+    assert_null(stats_model_find(page, "another"));
     free(page);
 }
 

@@ -147,6 +147,30 @@ static void test_strips_come_back(void **state)
     }
 }
 
+/* Every format that has strips, in odd shapes. */
+static void test_float_strips_come_back(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][2] = {{1, 2},     {13, 16},   {17, 32},   {40, 100},
+                                         {200, 300}, {129, 512}, {33, 4096}, {64, 4200}};
+    struct random random = {6};
+    uint32_t n_checked = 0;
+    for (uint32_t i = 0; i < n_format_cases * ARRAY_LENGTH(shapes); i++) {
+        const uint32_t *shape = shapes[i % ARRAY_LENGTH(shapes)];
+        struct gk_desc desc = format_desc(&format_cases[i / ARRAY_LENGTH(shapes)], shape[0],
+                                          shape[1], i % 2 == 0 ? DTYPE_F32 : DTYPE_NONE);
+        const struct gk_layout *layout = gk_layout_for(&desc, GK_DEVICE_CUDA);
+        if (layout != &cuda_strip_e4m3_layout && layout != &cuda_strip_e2m1_layout) {
+            continue;
+        }
+        check_round_trip(layout, &desc, &random);
+        desc.has_perm = true;
+        check_round_trip(layout, &desc, &random);
+        n_checked++;
+    }
+    assert_int_equal(n_checked, 7 * ARRAY_LENGTH(shapes));
+}
+
 static void test_strips_decline(void **state)
 {
     (void)state;
@@ -156,6 +180,16 @@ static void test_strips_decline(void **state)
     assert_false(cuda_strip_u4_layout.fits(&desc));
     desc = desc_plain(64, 128, DTYPE_F16, DTYPE_NONE);
     assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc = desc_int4(64, 256, 128, DTYPE_F32, DTYPE_NONE);
+    desc.code = GK_CODE_E4M3;
+    assert_false(cuda_strip_e4m3_layout.fits(&desc)); /* a scale for each row and 128 */
+    desc.group_n = 16;
+    assert_true(cuda_strip_e4m3_layout.fits(&desc));
+    desc.act = GK_ACT_FP8_TOKEN;
+    assert_false(cuda_strip_e4m3_layout.fits(&desc));
+    desc = desc_int4(64, 256, 32, DTYPE_F8_E4M3, DTYPE_NONE);
+    desc.code = GK_CODE_E2M1;
+    assert_false(cuda_strip_e2m1_layout.fits(&desc)); /* groups of 32 have e8m0 scales */
 }
 
 /* One code other than zero at a time: it must be where the picture of strip.h says. */
@@ -209,15 +243,56 @@ static void test_bytes_lie_as_fragments(void **state)
     gk_canonical_finish(&canonical);
 }
 
+/* The same for float codes: row 25, k 365, as above. */
+static void test_float_codes_lie_as_fragments(void **state)
+{
+    (void)state;
+    enum { n = 32, k = 512 };
+    struct gk_desc desc = desc_int4(n, k, k, DTYPE_F32, DTYPE_NONE);
+    struct gk_canonical canonical;
+    desc.code = GK_CODE_E4M3;
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    ((uint8_t *)canonical.codes)[25 * k + 365] = 0xa5;
+    uint8_t *packed = aligned_alloc(64, cuda_strip_e4m3_layout.packed_bytes(&desc));
+    cuda_strip_e4m3_layout.pack(&canonical, packed);
+    uint64_t record_bytes = strip_align(2 * (STRIP_CODES_BYTES_OF(8) + 8));
+    uint64_t word = record_bytes + STRIP_CODES_BYTES_OF(8) + 3 * STRIP_UNIT_BYTES + 16 * 5 + 12;
+    assert_int_equal(packed[word + 3], 0xa5); /* k 1 of four */
+    const float one = 1.0f;
+    assert_memory_equal(packed + record_bytes + 2 * STRIP_CODES_BYTES_OF(8), &one, sizeof(one));
+    free(packed);
+    gk_canonical_finish(&canonical);
+
+    desc = desc_int4(n, k, 16, DTYPE_F8_E4M3, DTYPE_NONE);
+    desc.code = GK_CODE_E2M1;
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    ((uint8_t *)canonical.codes)[25 * k + 365] = 0xd; /* -3 */
+    ((uint8_t *)canonical.scales)[365 / 16 * n + 25] = 0x77;
+    packed = aligned_alloc(64, cuda_strip_e2m1_layout.packed_bytes(&desc));
+    cuda_strip_e2m1_layout.pack(&canonical, packed);
+    record_bytes = strip_align(2 * (STRIP_CODES_BYTES + 256));
+    word = record_bytes + STRIP_CODES_BYTES + STRIP_UNIT_BYTES + 16 * 5 + 12;
+    uint32_t bits;
+    memcpy(&bits, packed + word, sizeof(bits));
+    assert_int_equal(bits, 5u << 12 | 1u << 31); /* code 3: nibble 3, the sign in nibble 7 */
+    /* g 1, group 6 of the slice: block 3, its first half; the lower row. */
+    assert_int_equal(
+        packed[record_bytes + 2 * STRIP_CODES_BYTES + 256 + 2 * ((1 * 2 + 0) * 8 + 3) + 1], 0x77);
+    free(packed);
+    gk_canonical_finish(&canonical);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_code_comes_back),
         cmocka_unit_test(test_codes_lie_k_by_k),
         cmocka_unit_test(test_strips_come_back),
+        cmocka_unit_test(test_float_strips_come_back),
         cmocka_unit_test(test_strips_decline),
         cmocka_unit_test(test_codes_lie_as_fragments),
         cmocka_unit_test(test_bytes_lie_as_fragments),
+        cmocka_unit_test(test_float_codes_lie_as_fragments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,12 +21,24 @@ static void put_bounds(FILE *stream, const struct config_option *option)
     case CONFIG_TYPE_LIST:
         fprintf(stream, "list, one item a line, at most %ju", (uintmax_t)option->max);
         return;
-    case CONFIG_TYPE_BOOL:
-        fprintf(stream, "yes or no");
+    case CONFIG_TYPE_CHOICE:
+        fprintf(stream, "%s", option->unit);
         return;
     default:
         fprintf(stream, "%s of %s, %ju to %ju", config_type_name(option->type), option->unit,
                 (uintmax_t)option->min, (uintmax_t)option->max);
+    }
+}
+
+/* What happens at a limit; "" for other options. */
+static void format_limit(char *text, size_t size_bytes, const struct config_option *option)
+{
+    text[0] = '\0';
+    if (option->figure != NULL && option->over != 0) {
+        (void)snprintf(text, size_bytes, " More is answered %s and counted in %s.",
+                       status_name(option->over), option->figure);
+    } else if (option->figure != NULL) {
+        (void)snprintf(text, size_bytes, " Counted in %s.", option->figure);
     }
 }
 
@@ -48,8 +60,12 @@ static void put_comment(FILE *stream, const char *text)
 
 static void put_conf_option(FILE *stream, const struct config_option *option)
 {
+    char text[1024];
+    char limit[256];
+    format_limit(limit, sizeof(limit), option);
+    (void)snprintf(text, sizeof(text), "%s%s", option->doc, limit);
     fputc('\n', stream);
-    put_comment(stream, option->doc);
+    put_comment(stream, text);
     fprintf(stream, "# (");
     put_bounds(stream, option);
     fprintf(stream, "%s)\n#%s =%s%s\n", option->is_reloadable ? "; reloadable" : "", option->name,
@@ -58,7 +74,9 @@ static void put_conf_option(FILE *stream, const struct config_option *option)
 
 static void put_man_option(FILE *stream, const struct config_option *option)
 {
-    fprintf(stream, ".TP\n.B %s\n%s\n.br\n(", option->name, option->doc);
+    char limit[256];
+    format_limit(limit, sizeof(limit), option);
+    fprintf(stream, ".TP\n.B %s\n%s%s\n.br\n(", option->name, option->doc, limit);
     put_bounds(stream, option);
     fprintf(stream, "; default: %s%s)\n", option->initial[0] != '\0' ? option->initial : "empty",
             option->is_reloadable ? "; reloadable" : "");

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/engine/sched.h"
 #include "daemon/server/config.h"
 #include "tests/unit/server/option_pages.h"
 
@@ -36,7 +37,7 @@ static void test_defaults_pass_their_own_rules(void **state)
     assert_int_equal(config_check(&config, &why), 0);
     assert_int_equal(config.lane_entries, 256);
     assert_int_equal(config.socket_mode, 0600);
-    assert_int_equal(config.batching, 1);
+    assert_int_equal(config.batching, SCHED_RENDEZVOUS);
     assert_int_equal(config.buffer_bytes_max, 256u << 20);
     assert_string_equal(config.log, "info");
     assert_int_equal(config.models.n, 0);
@@ -49,13 +50,13 @@ static void test_file_is_read(void **state)
     struct config config = {0};
     struct reason why;
     int r = parse(&config,
-                  "# comment\n\n  rows_max=12\t\n batching = no\nmodels = a=/x y\n"
+                  "# comment\n\n  rows_max=12\t\n batching = natural\nmodels = a=/x y\n"
                   "models = b=/z#1\r\nbuffer_bytes_max = 3M\nsocket_mode = 0660\n"
                   "log = worker:debug, info",
                   &why);
     assert_int_equal(r, 0);
     assert_int_equal(config.rows_max, 12);
-    assert_int_equal(config.batching, 0);
+    assert_int_equal(config.batching, SCHED_NATURAL);
     assert_int_equal(config.models.n, 2);
     assert_string_equal(config.models.items[0], "a=/x y");
     assert_string_equal(config.models.items[1], "b=/z#1");
@@ -82,11 +83,27 @@ static void test_faults_name_file_line_and_fault(void **state)
         {"buffer_bytes_max = 1Q", "f.conf:1: buffer_bytes_max: '1Q' is not a value of type size"},
         {"socket_mode = 0777", "f.conf:1: socket_mode: 0777 is not between 0600 and 0660"},
         {"socket_mode = 0800", "f.conf:1: socket_mode: '0800' is not a value of type octal"},
-        {"batching = maybe", "f.conf:1: batching: 'maybe' is not a value of type yes or no"},
+        {"batching = maybe", "f.conf:1: batching: 'maybe' is not one of off|natural|rendezvous"},
         {"nonsense = 1", "f.conf:1: there is no option 'nonsense'"},
         {"rows_max", "f.conf:1: 'rows_max' is not KEY = VALUE"},
         {"rows_max = 1\n#\nrows_max = 2", "f.conf:3: rows_max was set in line 1 already"},
         {"models =", "f.conf:1: models: an item is empty"},
+        {"lane_entries = 100", "f.conf:1: lane_entries: 100 is not a power of two"},
+        {"#\nhost_isa = sse9", "f.conf:2: host_isa: "},
+        {"socket_mode = 0620", "f.conf:1: socket_mode: 0620 is neither 0600 nor 0660"},
+        {"models = nameless", "f.conf:1: models: 'nameless' is not NAME=PATH"},
+        {"models = =/x", "f.conf:1: models: a name of 0 bytes in '=/x'"},
+        {"models = a=", "f.conf:1: models: 'a=' is not NAME=PATH"},
+        {"models = a=/x\nmodel_options = a: nonsense=1", "f.conf:2: model_options: "},
+        {"models = a=/x\nmodel_options = a: tp_rank=0",
+         "f.conf:2: model_options: 'a: tp_rank=0' has a tp_rank without a tp_size"},
+        {"admin_uids = 0\nadmin_uids = bob", "f.conf:2: admin_uids: 'bob' is no user id"},
+        {"admin_uids = 4294967295", "f.conf:1: admin_uids: '4294967295' is no user id"},
+        {"kernels_disabled = avx9", "f.conf:1: kernels_disabled: this build has no kernel 'avx9'"},
+        {"kernels_preferred = x", "f.conf:1: kernels_preferred: this build has no kernel 'x'"},
+        {"tuning = maybe", "f.conf:1: tuning: 'maybe' is not auto, yes or no"},
+        {"log = loud", "f.conf:1: log: 'loud' is none of error, warning, notice, info, debug"},
+        {"status_port = 65536", "f.conf:1: status_port: 65536 is not between 0 and 65535"},
     };
     struct config config = {0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -105,13 +122,14 @@ static void test_zero_bytes_and_long_values_are_refused(void **state)
     (void)state;
     struct config config;
     struct reason why = REASON_NULL;
-    char text[CONFIG_TEXT_BYTES + 32] = "log = ";
+    char text[CONFIG_TEXT_BYTES + 32] = "tuning_file = ";
+    size_t n_key_bytes = strlen(text);
     assert_int_equal(config_init(&config), 0);
     assert_int_equal(config_parse(&config, "f", "rows_max\0= 1", 12, &why),
                      STATUS_INVALID_ARGUMENT);
-    memset(text + 6, 'a', CONFIG_TEXT_BYTES);
+    memset(text + n_key_bytes, 'a', CONFIG_TEXT_BYTES);
     assert_int_equal(config_parse(&config, "f", text, strlen(text), &why), STATUS_INVALID_ARGUMENT);
-    text[6 + CONFIG_TEXT_BYTES - 1] = '\0';
+    text[n_key_bytes + CONFIG_TEXT_BYTES - 1] = '\0';
     assert_int_equal(config_parse(&config, "f", text, strlen(text), &why), 0);
     config_finish(&config);
 }
@@ -119,26 +137,19 @@ static void test_zero_bytes_and_long_values_are_refused(void **state)
 static void test_rules_between_options(void **state)
 {
     (void)state;
-    static const char *const bad[] = {
-        "lane_entries = 100",
-        "host_isa = sse9",
-        "socket_mode = 0620",
-        "models = nameless",
-        "models = =/x",
-        "models = a=",
-        "admin_uids = bob",
-        "kernels_disabled = avx9_gemm",
-        "kernels_preferred = nothing",
-        "tuning = maybe",
-        "admin_uids = 4294967295",
-    };
     struct config config = {0};
     struct reason why;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_int_equal(parse(&config, bad[i], &why), 0);
-        assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
-        assert_true(why.text[0] != '\0');
-    }
+    assert_int_equal(
+        parse(&config, "models = a=/x\n\nmodel_options = a: tp_rank=0 tp_size=2", &why), 0);
+    assert_int_equal(config_check(&config, &why), 0);
+    assert_int_equal(parse(&config, "models = a=/x\n\nmodel_options = b: fuse=usual", &why), 0);
+    assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "f.conf:3: model_options: models has no 'b'");
+    assert_int_equal(config_set(&config, "models", "b=/y", &why), 0);
+    assert_int_equal(config_check(&config, &why), 0);
+    assert_int_equal(config_set(&config, "model_options", "c: fuse=usual", &why), 0);
+    assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "model_options: models has no 'c'"); /* not of the file */
     config_finish(&config);
 }
 

@@ -27,7 +27,7 @@ static void test_each_kind_of_option(void **state)
     char rest[64];
     read_text(&config, "admin_uids = 7\nmodels = a=/a\nlog = info\nrows_max = 5\n");
     read_text(&fresh, "admin_uids = 8\nadmin_uids = 9\nmodels = b=/b\nlog = error\nrows_max = 6\n"
-                      "user_fds_max = 77\nsocket_dir = /x\nbatching = yes\n");
+                      "user_fds_max = 77\nsocket_dir = /x\nbatching = rendezvous\n");
     reload_take(&config, &fresh, rest, sizeof(rest));
     assert_int_equal(config.admin_uids.n, 2);
     assert_string_equal(config.admin_uids.items[1], "9");

@@ -310,6 +310,9 @@ static void test_figures_of_a_model(void **state)
     assert_int_equal(stats_read(&page->models[0].n_requests), 4);
     assert_int_equal(stats_read(&page->models[0].n_rows), 16);
     assert_string_equal(page->models[1].name, "other");
+    assert_int_equal(stats_read(&page->store.n_models), 2);
+    assert_int_equal(stats_read(&page->store.n_weights), 4);
+    assert_int_equal(stats_read(&page->store.packed_bytes), 4 * REGION_BYTES);
     assert_int_equal(stats_read(&page->models[1].n_requests), 0);
     weight_unref(old);
     weight_unref(replaced);

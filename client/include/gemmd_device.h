@@ -1,0 +1,56 @@
+/* gemmd_device.h - for a client's own kernels: say that x is ready, wait for y. See
+ * gemmd_submit_on_stream() in gemmd.h, which gives the signal.
+ *
+ *     __global__ void step(struct gemmd_signal before, struct gemmd_signal after, ...)
+ *     {
+ *         if (threadIdx.x == 0) {
+ *             gemmd_signal_wait(&before);    // y of the product before this kernel is there
+ *         }
+ *         __syncthreads();
+ *         ... reads y, writes x ...
+ *         __syncthreads();
+ *         if (threadIdx.x == 0) {
+ *             gemmd_signal_ready(&after);    // x of the product behind it is written
+ *         }
+ *     }
+ *
+ * Of a kernel of several blocks, each that reads y waits, and the last one that has written x says
+ * ready (count them with an atomic of your own). A block that waits keeps its place on the GPU, so
+ * leave room for the product: a grid that fills the GPU and waits for ever waits for itself. */
+#ifndef GEMMD_DEVICE_H
+#define GEMMD_DEVICE_H
+
+#include "gemmd.h"
+
+#ifdef __CUDACC__
+
+/* gemmd_signal_ready() - one thread, when everything that x is made of was written by this thread,
+ * by threads that it has met at a barrier, or by kernels before this one. */
+static __device__ __forceinline__ void gemmd_signal_ready(const struct gemmd_signal *signal)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(signal->ready), "r"(signal->value)
+                 : "memory");
+}
+
+/* gemmd_signal_wait() - returns when y is there, or never will be: gemmd_stream_status() tells.
+ * What this thread reads afterwards, and those that it then meets at a barrier, is y as it was
+ * written. */
+static __device__ __forceinline__ void gemmd_signal_wait(const struct gemmd_signal *signal)
+{
+    /* `ended` lies across the bus and is for requests that have no product: a rare look. */
+    const unsigned looks_per_ended = 256;
+    unsigned word;
+    for (unsigned n = 1;; n++) {
+        asm volatile("ld.acquire.sys.global.u32 %0, [%1];"
+                     : "=r"(word)
+                     : "l"(n % looks_per_ended ? signal->done : signal->ended)
+                     : "memory");
+        if ((int)(word - signal->value) >= 0) { /* words count up and wrap */
+            return;
+        }
+    }
+}
+
+#endif
+
+#endif

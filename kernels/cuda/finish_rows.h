@@ -1,0 +1,31 @@
+/* finish_rows.h - between C and the device code (nvcc) that ends a product whose sums are in
+ * memory. */
+#pragma once
+
+#include <stdint.h>
+
+#include "ipc/base/dtype.h"
+#include "kernels/cuda/rows.h"
+
+/* y[i][j] = sums[i][j] + bias[j], rounded once to y's type. */
+struct finish_rows {
+    const float *sums; /* (m, n), stride elements apart */
+    uint64_t stride;
+    const void *bias; /* (n) of bias_dtype; unused with DTYPE_NONE */
+    uint32_t m, n;
+    enum dtype bias_dtype;
+    enum dtype y_dtype; /* F32, F16, BF16 */
+    void *y[CUDA_ROWS_MAX];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* finish_rows_enqueue() - 0 or a cudaError_t. finish_rows_load() - the same. */
+int finish_rows_enqueue(const struct finish_rows *finish, void *stream);
+int finish_rows_load(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,27 @@
+/* strip_instance.h - the instances of strip_kernel.cuh, which are compiled apart, and what
+ * strip_gemm.cu tells them by. C++. */
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/cuda/strip_args.h"
+
+struct strip_instance {
+    void (*function)(strip_args);
+    uint32_t stage_of_warp_bytes;
+    uint8_t x_dtype;
+    uint8_t code_bits;
+    uint8_t scaling;
+    uint8_t n_m8; /* blocks of 8 rows of x */
+    uint8_t n_groups;
+    bool has_zeros;
+};
+
+struct strip_instances {
+    const strip_instance *all;
+    uint32_t n;
+};
+
+/* Of strip_gemm_int.cu and strip_gemm_float.cu. */
+strip_instances strip_int_instances();
+strip_instances strip_float_instances();

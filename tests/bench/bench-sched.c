@@ -1,0 +1,211 @@
+/* bench-sched.c - policies x scenarios on a virtual clock: what natural batching and rendezvous get
+ * out of one device, and what each client notices of it.
+ *
+ * Usage: bench-sched [--quick]. Exit status 1 if rendezvous loses more than 3% to natural batching
+ * anywhere. Nothing in it depends on the machine. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ipc/base/num.h"
+#include "tests/harness/sched_sim.h"
+
+#define LOSS_MAX 0.03
+
+static struct sim_client thinking(double think_usec)
+{
+    return (struct sim_client){
+        .think_usec = think_usec, .jitter = 0.2, .pass_think_usec = 200, .hold_usec_max = -1};
+}
+
+static void all_think(struct sim_setup *setup, double think_usec)
+{
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        setup->clients[i] = thinking(think_usec);
+    }
+}
+
+static void think_5(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+}
+
+static void think_20(struct sim_setup *setup)
+{
+    all_think(setup, 20);
+}
+
+static void think_3_to_40(struct sim_setup *setup)
+{
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        double share = setup->n_clients > 1 ? (double)i / (setup->n_clients - 1) : 0;
+        setup->clients[i] = thinking(3 + 37 * share);
+    }
+}
+
+static void one_thinks_500(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    setup->clients[setup->n_clients - 1].think_usec = 500;
+}
+
+/* Layers of 4 to 16 us, as an 8B model has them, and a think time that is another at each step. */
+static void small_layers(struct sim_setup *setup)
+{
+    all_think(setup, 22.5);
+    setup->run_usec = 8;
+    setup->n_layers = 128;
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        setup->clients[i].jitter = 0.78;
+    }
+}
+
+static void small_layers_think_5(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    setup->run_usec = 8;
+    setup->n_layers = 128;
+}
+
+static void three_at_once(struct sim_setup *setup)
+{
+    all_think(setup, 10);
+    setup->n_layers = 279;
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        setup->clients[i].n_burst = 3;
+    }
+}
+
+static void two_models(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        setup->clients[i].model = i % 2;
+    }
+}
+
+static void experts(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        setup->clients[i].n_experts = 8;
+    }
+}
+
+static void no_order(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        setup->clients[i].is_random = true;
+    }
+}
+
+static void one_without_order(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    setup->clients[0].is_random = true;
+}
+
+static void stalls(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    for (uint32_t i = 0; i < setup->n_clients; i++) {
+        setup->clients[i].stall_share = 0.002;
+        setup->clients[i].stall_usec = 3000;
+    }
+}
+
+static void come_and_go(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    for (uint32_t i = 1; i < setup->n_clients; i++) {
+        setup->clients[i].join_usec = 1e6 * setup->seconds * i / setup->n_clients / 2;
+        setup->clients[i].leave_usec = i % 3 == 0 ? 1e6 * setup->seconds * 0.8 : 0;
+    }
+}
+
+static void one_prefills(struct sim_setup *setup)
+{
+    all_think(setup, 20);
+    setup->clients[0].prefill_share = 1;
+    setup->clients[0].prefill_rows = 4096;
+}
+
+static void rows_cost(struct sim_setup *setup)
+{
+    all_think(setup, 20);
+    setup->row_usec = setup->run_usec;
+}
+
+static void half_may_not_be_held(struct sim_setup *setup)
+{
+    all_think(setup, 5);
+    for (uint32_t i = 0; i < setup->n_clients; i += 2) {
+        setup->clients[i].hold_usec_max = 0;
+    }
+}
+
+struct scenario {
+    const char *name;
+    void (*make)(struct sim_setup *setup);
+};
+
+static const struct scenario scenarios[] = {
+    {"think 5 us", think_5},
+    {"think 20 us", think_20},
+    {"think 3..40 us", think_3_to_40},
+    {"one thinks 500 us", one_thinks_500},
+    {"8 us, think 5 us", small_layers_think_5},
+    {"8 us, think 5..40", small_layers},
+    {"three at once", three_at_once},
+    {"two models", two_models},
+    {"experts", experts},
+    {"no order", no_order},
+    {"one without order", one_without_order},
+    {"stalls of 3 ms", stalls},
+    {"come and go", come_and_go},
+    {"one prefills", one_prefills},
+    {"rows cost in full", rows_cost},
+    {"half not held", half_may_not_be_held},
+};
+
+static void run(const struct scenario *scenario, uint32_t n, enum sched_mode mode, bool is_quick,
+                struct sim_result *ret_result)
+{
+    static struct sim_setup setup;
+    memset(&setup, 0, sizeof(setup));
+    setup = (struct sim_setup){.mode = mode,
+                               .n_layers = 280,
+                               .n_clients = n,
+                               .run_usec = 30,
+                               .gap_usec = 4,
+                               .queue_usec = 1,
+                               .n_ahead = 2,
+                               .seconds = is_quick ? 0.3 : 1.0,
+                               .seed = 1};
+    scenario->make(&setup);
+    sim_run(&setup, ret_result);
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t counts[] = {2, 4, 8, 16};
+    static const char *const modes[] = {"off", "natural", "rendezvous"};
+    bool is_quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    printf("%-18s %3s  %-10s %8s %8s %9s %8s %8s %9s %9s\n", "clients", "N", "policy", "per run",
+           "/launch", "slow/fast", "pass p50", "pass p99", "stall p50", "stall p99");
+    for (uint32_t i = 0; i < ARRAY_LENGTH(scenarios); i++) {
+        for (uint32_t j = 0; j < ARRAY_LENGTH(counts); j++) {
+            for (uint32_t mode = SCHED_OFF; mode <= SCHED_RENDEZVOUS; mode++) {
+                struct sim_result result;
+                run(&scenarios[i], counts[j], (enum sched_mode)mode, is_quick, &result);
+                printf("%-18s %3u  %-10s %8.2f %8.2f %9.2f %8.2f %8.2f %9.1f %9.1f  slow %lu inst "
+                       "%u\n",
+                       scenarios[i].name, counts[j], modes[mode], result.per_run, result.per_launch,
+                       result.slow_to_fast, result.pass_p50, result.pass_p99, result.stall_p50_usec,
+                       result.stall_p99_usec, result.n_done[counts[j] - 1], result.stats.n_in_step);
+            }
+        }
+    }
+    return 0;
+}

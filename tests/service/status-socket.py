@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""The status socket: what it serves, when it says ready, and that nobody can hold the daemon up through it."""
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import exposition
+import running
+
+USER_MAX = 8  # HTTP_USER_MAX
+IDLE_SECONDS, LIFE_SECONDS = 5, 15
+
+
+def gemmctl(folder, *arguments):
+    command = [running.BUILD / "client" / "tool" / "gemmctl", "--socket-dir", folder, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def raw(folder):
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(60)
+    connection.connect(str(folder / "status"))
+    return connection
+
+
+def check_documents(folder):
+    status, text, headers = exposition.get(folder, "/status")
+    document = json.loads(text)
+    assert status == 200 and headers["Content-Type"] == "application/json"
+    asked = json.loads(gemmctl(folder, "status", "--json").stdout)
+    assert document.keys() == asked.keys() and document["pid"] == asked["pid"]
+    worker = document["devices"][0]["worker"]
+    assert len(worker["queue_times"]) == len(document["time_bounds_seconds"]) + 1
+    assert exposition.get(folder, "/healthz")[:2] == (200, "ok\n")
+    status, page, headers = exposition.get(folder, "/")
+    assert status == 200 and page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n")
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    source = (running.REPOSITORY / "daemon" / "server" / "page.html").read_text()
+    assert page == source, "the page is not the one of the source"
+    for outside in ("http:", "https:", "src=", "@import", "innerHTML"):
+        assert outside not in source, f"the page has {outside}"
+    assert exposition.get(folder, "/nothing")[0] == 404
+    status, text, headers = exposition.get(folder, "/status", method="HEAD")
+    assert (status, text) == (200, "") and int(headers["Content-Length"]) > 1000
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "BREW"):
+        assert exposition.get(folder, "/", method=method)[0] == 405, method
+
+
+def check_modes(folder):
+    for name in ("status", "stats"):
+        mode = stat.S_IMODE((folder / name).stat().st_mode)
+        assert mode == {"status": 0o600, "stats": 0o400}[name], f"{name} has mode {mode:o}"
+
+
+def check_loopback(port):
+    def ask(host):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            return connection.recv(100).split(b"\r\n")[0].split()[1].decode()
+
+    assert [ask(host) for host in (f"localhost:{port}", "127.0.0.1", f"[::1]:{port}")] == ["200"] * 3
+    assert [ask(host) for host in ("some.site:80", "localhost.some.site", "", "127.0.0.1.some.site")] == ["403"] * 4
+
+
+def check_ready(folder):
+    """Ready only while products come out: the third launch of this daemon is made to fail."""
+    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # launch 1
+    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # young enough: no launch
+    time.sleep(0.4)
+    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # launch 2
+    time.sleep(0.4)
+    status, text, _ = exposition.get(folder, "/readyz")  # launch 3
+    assert status == 503 and text.startswith("not ready: host: "), text
+    assert exposition.get(folder, "/readyz")[0] == 503
+    time.sleep(0.4)
+    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # launch 4
+    families = exposition.scrape(folder)
+    assert exposition.value(families, "gemmd_launches") == 4
+    assert exposition.value(families, "gemmd_launches_failed") == 1
+    assert gemmctl(folder, "drain").returncode == 0
+    assert exposition.get(folder, "/readyz")[:2] == (503, "not ready: draining\n")
+
+
+def n_fds(folder):
+    return json.loads(gemmctl(folder, "status", "--json").stdout)["fds"]["used"]
+
+
+def is_hung_up(connection):
+    try:
+        return connection.recv(1000) == b""
+    except ConnectionResetError:
+        return True
+
+
+def check_garbage(folder):
+    for bytes_sent in (b"\0" * 5000, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", os.urandom(3000) + b"\r\n\r\n",
+                       b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\n\r\n",
+                       b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+                       b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n",
+                       b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffff\r\n"):
+        with raw(folder) as connection:
+            try:
+                connection.sendall(bytes_sent)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):
+                    pass
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+    assert exposition.get(folder, "/healthz")[0] == 200
+
+
+def drip(connection, ret_seconds):
+    begin = time.monotonic()
+    try:
+        while time.monotonic() < begin + LIFE_SECONDS + 10:
+            connection.sendall(b"x")
+            time.sleep(0.5)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    ret_seconds.append(time.monotonic() - begin)
+
+
+def check_holders(folder):
+    """A user's connections that say nothing, and one that says a little for ever, end; so do those over the limit."""
+    before, begin = n_fds(folder), time.monotonic()
+    dripping, dripped = raw(folder), []
+    dripping.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+    dripper = threading.Thread(target=drip, args=(dripping, dripped))
+    dripper.start()
+    silent = [raw(folder) for _ in range(USER_MAX - 1)]
+    over = raw(folder)
+    assert is_hung_up(over), "a user had more than its share of connections"
+    assert gemmctl(folder, "status").returncode == 0, "the control socket is held up"
+    for connection in silent:
+        assert is_hung_up(connection)
+    silent_seconds = time.monotonic() - begin
+    assert IDLE_SECONDS - 1 < silent_seconds < IDLE_SECONDS + 5, silent_seconds
+    assert exposition.get(folder, "/healthz")[0] == 200
+    dripper.join()
+    assert LIFE_SECONDS - 1 < dripped[0] < LIFE_SECONDS + 5, dripped
+    assert n_fds(folder) <= before + 1
+    for connection in (*silent, dripping, over):
+        connection.close()
+
+
+def check_slow_reader(folder):
+    """One who asks again and again and never reads costs a bounded amount, and nobody else notices."""
+    with raw(folder) as connection:
+        connection.setblocking(False)
+        try:
+            for _ in range(100000):
+                connection.send(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        except BlockingIOError:
+            pass
+        for _ in range(20):
+            assert exposition.get(folder, "/healthz")[0] == 200
+    assert gemmctl(folder, "models").returncode == 0
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def main():
+    port = free_port()
+    with running.daemon(config=f"status_port = {port}\n") as folder:
+        check_documents(folder)
+        check_modes(folder)
+        check_loopback(port)
+        check_garbage(folder)
+        check_slow_reader(folder)
+        check_holders(folder)
+    with running.daemon(config="ready_age_msec = 300\n", environment={"GEMMD_FAULT": "error:3"}) as folder:
+        check_ready(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
