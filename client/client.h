@@ -127,6 +127,10 @@ struct gemmd_buffer {
     uint64_t offset_bytes; /* of data in what the daemon knows as the buffer */
 };
 
+/* connection.c: the folder of the daemon's sockets: wanted, else by the environment, else the
+ * system's. 0 or a status with its sentence. */
+int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes);
+
 /* error.c - the calling thread's last sentence; all return the status. client_fail() keeps *why;
  * client_refuse() makes one; client_fail_errno() turns a negative errno into one;
  * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense. */

@@ -10,7 +10,7 @@
 #include "client/client.h"
 #include "ipc/base/cleanup.h"
 
-static int choose_socket_dir(struct gemmd_client *client, const char *wanted)
+int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes)
 {
     const char *environment = getenv("GEMMD_SOCKET_DIR");
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -20,11 +20,11 @@ static int choose_socket_dir(struct gemmd_client *client, const char *wanted)
         dir = runtime && *runtime ? runtime : "/run";
         suffix = "/gemmd";
     }
-    int n = snprintf(client->socket_dir, sizeof(client->socket_dir), "%s%s", dir, suffix);
-    if (n < 0 || (size_t)n >= sizeof(client->socket_dir)) {
+    int n = snprintf(ret_dir, size_bytes, "%s%s", dir, suffix);
+    if (n < 0 || (size_t)n >= size_bytes) {
         return client_refuse(STATUS_INVALID_ARGUMENT,
                              "the socket folder '%.64s...' is longer than %zu bytes", dir,
-                             sizeof(client->socket_dir) - 1);
+                             size_bytes - 1);
     }
     return 0;
 }
@@ -54,7 +54,8 @@ static int take_options(struct gemmd_client *client, const struct gemmd_options 
     const char *name = client->options.name ? client->options.name : program_invocation_short_name;
     (void)snprintf(client->name, sizeof(client->name), "%s", name);
     client->options.name = client->name;
-    int r = choose_socket_dir(client, client->options.socket_dir);
+    int r = client_socket_dir(client->options.socket_dir, client->socket_dir,
+                              sizeof(client->socket_dir));
     client->options.socket_dir = client->socket_dir;
     return r;
 }

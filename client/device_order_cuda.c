@@ -63,6 +63,15 @@ static int lock_words(struct device_order *order, void *words)
     return error == CUDA_SUCCESS ? 0 : driver_fail(error, "mapping the words of stream order");
 }
 
+/* A multiprocessor splits its memory between cache and shared memory while it is empty only: one
+ * where this kernel waits must be split as products want it, or a part of each product waits for
+ * the kernel that waits for it to end. */
+static CUresult share_multiprocessor(CUfunction kernel)
+{
+    return driver.cuFuncSetAttribute(kernel, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                     CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
+}
+
 static int load_code(struct device_order *order)
 {
     CUmodule code;
@@ -74,6 +83,9 @@ static int load_code(struct device_order *order)
     order->code = code;
     error = driver.cuModuleGetFunction(&kernel, code, "gemmd_turn");
     order->turn_kernel = kernel;
+    if (error == CUDA_SUCCESS) {
+        error = share_multiprocessor(kernel);
+    }
     return error == CUDA_SUCCESS ? 0 : driver_fail(error, "finding the kernel of stream order");
 }
 

@@ -23,6 +23,7 @@
     X(cuDeviceGetUuid)                                                                             \
     X(cuDevicePrimaryCtxRelease)                                                                   \
     X(cuDevicePrimaryCtxRetain)                                                                    \
+    X(cuFuncSetAttribute)                                                                          \
     X(cuGetErrorString)                                                                            \
     X(cuInit)                                                                                      \
     X(cuIpcGetMemHandle)                                                                           \

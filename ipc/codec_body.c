@@ -117,6 +117,59 @@ void codec_take_weights(struct codec_reader *reader, const Gemmd__Wire__Weights 
     }
 }
 
+static void put_bench(struct arena *arena, const struct msg_bench_result *result,
+                      Gemmd__Wire__BenchResult *wire)
+{
+    gemmd__wire__bench_result__init(wire);
+    wire->device = codec_put_text(arena, result->device);
+    wire->format = codec_put_text(arena, result->format);
+    wire->layout = codec_put_text(arena, result->layout);
+    wire->packed_bytes = result->packed_bytes;
+    wire->n_copies = result->n_copies;
+    wire->floor_usec = result->floor_usec;
+    wire->flops = result->flops;
+    if (!codec_is_countable(arena, result->n_rows, MSG_BENCH_ROW_MAX)) {
+        return;
+    }
+    wire->rows =
+        (Gemmd__Wire__BenchRow **)codec_put_array(arena, result->n_rows, sizeof(**wire->rows));
+    for (uint32_t i = 0; wire->rows != NULL && i < result->n_rows; i++) {
+        const struct msg_bench_row *row = &result->rows[i];
+        gemmd__wire__bench_row__init(wire->rows[i]);
+        wire->rows[i]->m = row->m;
+        wire->rows[i]->kernel = codec_put_text(arena, row->kernel);
+        wire->rows[i]->usec = row->usec;
+        wire->rows[i]->n_launches = row->n_launches;
+        wire->rows[i]->is_eligible = row->is_eligible != 0;
+        wire->rows[i]->is_chosen = row->is_chosen != 0;
+    }
+    wire->n_rows = result->n_rows;
+}
+
+static void take_bench(struct codec_reader *reader, const Gemmd__Wire__BenchResult *wire,
+                       struct msg_bench_result *result)
+{
+    CODEC_TAKE_TEXT(reader, result->device, wire->device, "bench.device");
+    CODEC_TAKE_TEXT(reader, result->format, wire->format, "bench.format");
+    CODEC_TAKE_TEXT(reader, result->layout, wire->layout, "bench.layout");
+    result->packed_bytes = wire->packed_bytes;
+    result->n_copies = wire->n_copies;
+    result->floor_usec = wire->floor_usec;
+    result->flops = wire->flops;
+    result->rows = codec_take_array(reader, wire->n_rows, MSG_BENCH_ROW_MAX, sizeof(*result->rows),
+                                    "bench.rows");
+    for (size_t i = 0; result->rows != NULL && i < wire->n_rows; i++) {
+        struct msg_bench_row *row = &result->rows[i];
+        row->m = wire->rows[i]->m;
+        CODEC_TAKE_TEXT(reader, row->kernel, wire->rows[i]->kernel, "bench.row.kernel");
+        row->usec = wire->rows[i]->usec;
+        row->n_launches = wire->rows[i]->n_launches;
+        row->is_eligible = wire->rows[i]->is_eligible != 0;
+        row->is_chosen = wire->rows[i]->is_chosen != 0;
+        result->n_rows++;
+    }
+}
+
 void codec_put_job(struct arena *arena, const struct msg_job *job, Gemmd__Wire__Job *wire)
 {
     wire->job_id = job->job_id;
@@ -135,6 +188,12 @@ void codec_put_job(struct arena *arena, const struct msg_job *job, Gemmd__Wire__
         wire->warnings[i] = codec_put_text(arena, job->warnings[i]);
     }
     wire->n_warnings = job->n_warnings;
+    if (job->bench != NULL) {
+        wire->bench = arena_get(arena, sizeof(*wire->bench));
+    }
+    if (wire->bench != NULL) {
+        put_bench(arena, job->bench, wire->bench);
+    }
 }
 
 void codec_take_job(struct codec_reader *reader, const Gemmd__Wire__Job *wire, struct msg_job *job)
@@ -153,6 +212,12 @@ void codec_take_job(struct codec_reader *reader, const Gemmd__Wire__Job *wire, s
         job->warnings[i] =
             codec_take_heap_text(reader, wire->warnings[i], MSG_TEXT_BYTES - 1, "job.warnings");
         job->n_warnings++;
+    }
+    if (wire->bench != NULL) {
+        job->bench = codec_take_array(reader, 1, 1, sizeof(*job->bench), "job.bench");
+    }
+    if (job->bench != NULL) {
+        take_bench(reader, wire->bench, job->bench);
     }
 }
 

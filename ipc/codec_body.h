@@ -20,7 +20,7 @@ void codec_put_weights(struct arena *arena, const struct msg_reply *reply,
 void codec_take_weights(struct codec_reader *reader, const Gemmd__Wire__Weights *wire,
                         struct msg_reply *reply);
 
-/* A job with its warnings. */
+/* A job with its warnings and the result of a bench. */
 void codec_put_job(struct arena *arena, const struct msg_job *job, Gemmd__Wire__Job *wire);
 void codec_take_job(struct codec_reader *reader, const Gemmd__Wire__Job *wire, struct msg_job *job);
 

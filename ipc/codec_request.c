@@ -24,6 +24,7 @@ union wire_verb {
     Gemmd__Wire__Explain explain;
     Gemmd__Wire__Verify verify;
     Gemmd__Wire__Drain drain;
+    Gemmd__Wire__Bench bench;
 };
 
 /* USE_VERB() - make the union's member `name` the one in use; further text after it fills its
@@ -76,6 +77,29 @@ static void put_explain(struct arena *arena, const struct msg_explain *explain,
         memcpy(wire->m, explain->m, sizeof(explain->m));
         wire->n_m = explain->n_m;
     }
+}
+
+static void put_bench(struct arena *arena, const struct msg_bench *bench, Gemmd__Wire__Bench *wire)
+{
+    GD_ASSERT(bench->n_m <= MSG_BENCH_M_MAX && bench->n_off <= MSG_BENCH_OFF_MAX);
+    wire->device = codec_put_text(arena, bench->device);
+    wire->format = codec_put_text(arena, bench->format);
+    wire->n = bench->n;
+    wire->k = bench->k;
+    wire->act_dtype = bench->act_dtype;
+    wire->budget_usec = bench->budget_usec;
+    wire->is_check = bench->is_check != 0;
+    wire->m = arena_get(arena, sizeof(bench->m));
+    wire->off = arena_get(arena, MSG_BENCH_OFF_MAX * sizeof(char *));
+    if (wire->m == NULL || wire->off == NULL) {
+        return;
+    }
+    memcpy(wire->m, bench->m, sizeof(bench->m));
+    wire->n_m = bench->n_m;
+    for (uint32_t i = 0; i < bench->n_off; i++) {
+        wire->off[i] = codec_put_text(arena, bench->off[i]);
+    }
+    wire->n_off = bench->n_off;
 }
 
 static void put_request(struct arena *arena, const struct msg_request *request,
@@ -137,6 +161,10 @@ static void put_request(struct arena *arena, const struct msg_request *request,
         return;
     case MSG_VERB_DRAIN:
         USE_VERB(DRAIN, drain);
+        return;
+    case MSG_VERB_BENCH:
+        USE_VERB(BENCH, bench);
+        put_bench(arena, &request->bench, &verb->bench);
         return;
     case MSG_VERB_NONE:
     case MSG_VERB_END:
@@ -215,21 +243,51 @@ static void take_submit(struct codec_reader *reader, const Gemmd__Wire__Submit *
     };
 }
 
+static bool is_countable(struct codec_reader *reader, size_t n, size_t n_max, const char *field)
+{
+    if (n > n_max && reader->r == 0) {
+        CODEC_REFUSE(reader, "%s has %zu entries, over the limit of %zu", field, n, n_max);
+    }
+    return n <= n_max;
+}
+
+/* A repeated number into an array of n_max; how many there were. */
+static uint32_t take_numbers(struct codec_reader *reader, const uint32_t *wire, size_t n,
+                             uint32_t *ret_numbers, size_t n_max, const char *field)
+{
+    if (n == 0 || !is_countable(reader, n, n_max, field)) {
+        return 0;
+    }
+    memcpy(ret_numbers, wire, n * sizeof(*wire));
+    return (uint32_t)n;
+}
+
 static void take_explain(struct codec_reader *reader, const Gemmd__Wire__Explain *wire,
                          struct msg_explain *explain)
 {
     CODEC_TAKE_TEXT(reader, explain->weight, wire->weight, "explain.weight");
-    if (wire->n_m > MSG_EXPLAIN_M_MAX) {
-        if (reader->r == 0) {
-            CODEC_REFUSE(reader, "explain.m has %zu entries, over the limit of %d", wire->n_m,
-                         MSG_EXPLAIN_M_MAX);
-        }
+    explain->n_m =
+        take_numbers(reader, wire->m, wire->n_m, explain->m, MSG_EXPLAIN_M_MAX, "explain.m");
+}
+
+static void take_bench(struct codec_reader *reader, const Gemmd__Wire__Bench *wire,
+                       struct msg_bench *bench)
+{
+    CODEC_TAKE_TEXT(reader, bench->device, wire->device, "bench.device");
+    CODEC_TAKE_TEXT(reader, bench->format, wire->format, "bench.format");
+    bench->n = wire->n;
+    bench->k = wire->k;
+    bench->n_m = take_numbers(reader, wire->m, wire->n_m, bench->m, MSG_BENCH_M_MAX, "bench.m");
+    bench->act_dtype = codec_take_dtype(reader, wire->act_dtype, "bench.act_dtype");
+    bench->budget_usec = wire->budget_usec;
+    bench->is_check = wire->is_check != 0;
+    if (!is_countable(reader, wire->n_off, MSG_BENCH_OFF_MAX, "bench.off")) {
         return;
     }
-    if (wire->n_m > 0) {
-        memcpy(explain->m, wire->m, wire->n_m * sizeof(explain->m[0]));
+    for (size_t i = 0; i < wire->n_off; i++) {
+        CODEC_TAKE_TEXT(reader, bench->off[i], wire->off[i], "bench.off");
     }
-    explain->n_m = (uint32_t)wire->n_m;
+    bench->n_off = (uint32_t)wire->n_off;
 }
 
 static void take_request(struct codec_reader *reader, const Gemmd__Wire__Request *wire,
@@ -291,6 +349,10 @@ static void take_request(struct codec_reader *reader, const Gemmd__Wire__Request
         return;
     case GEMMD__WIRE__REQUEST__VERB_DRAIN:
         request->verb = MSG_VERB_DRAIN;
+        return;
+    case GEMMD__WIRE__REQUEST__VERB_BENCH:
+        request->verb = MSG_VERB_BENCH;
+        take_bench(reader, wire->bench, &request->bench);
         return;
     default:
         CODEC_REFUSE(reader,

@@ -1,9 +1,11 @@
 /* msg.c - what the plain message structs need besides being structs. Any thread. */
 #include "ipc/msg.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/error.h"
 #include "ipc/utf8.h"
 
 const char *msg_verb_name(enum msg_verb verb)
@@ -19,12 +21,41 @@ const char *msg_verb_name(enum msg_verb verb)
     }
 }
 
+int msg_bench_result_copy(const struct msg_bench_result *result, struct msg_bench_result **ret_copy)
+{
+    struct msg_bench_result *copy = malloc(sizeof(*copy));
+    struct msg_bench_row *rows =
+        calloc(result->n_rows + 1u, sizeof(*rows)); /* +1: not of 0 bytes */
+    if (copy == NULL || rows == NULL) {
+        free(copy);
+        free(rows);
+        return err_raise(-ENOMEM);
+    }
+    *copy = *result;
+    copy->rows = rows;
+    for (uint32_t i = 0; i < result->n_rows; i++) {
+        rows[i] = result->rows[i];
+    }
+    *ret_copy = copy;
+    return 0;
+}
+
+struct msg_bench_result *msg_bench_result_free(struct msg_bench_result *result)
+{
+    if (result != NULL) {
+        free(result->rows);
+        free(result);
+    }
+    return NULL;
+}
+
 static void finish_job(struct msg_job *job)
 {
     for (uint32_t i = 0; job->warnings != NULL && i < job->n_warnings; i++) {
         free(job->warnings[i]);
     }
     free(job->warnings);
+    (void)msg_bench_result_free(job->bench);
 }
 
 static void finish_choices(struct msg_choice *choices, uint32_t n_choices)

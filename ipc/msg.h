@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "ipc/base/check.h"
 #include "ipc/base/dtype.h"
 #include "ipc/base/reason.h"
 #include "ipc/request.h"
@@ -19,6 +20,9 @@
 #define MSG_MODELS_MAX    1024
 #define MSG_WEIGHTS_MAX   65536
 #define MSG_DECLINED_MAX  64
+#define MSG_BENCH_M_MAX   32
+#define MSG_BENCH_OFF_MAX 16   /* kernels that a bench leaves out */
+#define MSG_BENCH_ROW_MAX 1024 /* every m with every kernel of a build */
 
 /* X(NAME, lower-case name): the order gives enum msg_verb, from 1. */
 #define MSG_VERB_LIST(X)                                                                           \
@@ -36,7 +40,8 @@
     X(CANCEL, cancel)                                                                              \
     X(EXPLAIN, explain)                                                                            \
     X(VERIFY, verify)                                                                              \
-    X(DRAIN, drain)
+    X(DRAIN, drain)                                                                                \
+    X(BENCH, bench)
 
 enum msg_verb {
     MSG_VERB_NONE = 0,
@@ -71,6 +76,21 @@ struct msg_explain {
     uint32_t n_m;
 };
 
+/* Time every kernel over a made-up weight (n, k) of a format, at each m. */
+struct msg_bench {
+    char device[MSG_WORD_BYTES]; /* "": the first */
+    char format[MSG_WORD_BYTES]; /* "int4-g128" */
+    uint32_t n;
+    uint32_t k;
+    uint32_t m[MSG_BENCH_M_MAX];
+    uint32_t n_m;
+    enum dtype act_dtype; /* of x and y, F16 or BF16; NONE: BF16 */
+    uint32_t budget_usec; /* about how long one measurement takes; 0: the daemon's own choice */
+    char off[MSG_BENCH_OFF_MAX][MSG_WORD_BYTES]; /* kernels as if they were disabled */
+    uint32_t n_off;
+    uint32_t is_check; /* 1: only say whether it would be refused; no body */
+};
+
 struct msg_request {
     uint64_t request_id;
     enum msg_verb verb;
@@ -81,6 +101,7 @@ struct msg_request {
         struct request_desc submit;
         uint64_t cancel_request_id;
         struct msg_explain explain;
+        struct msg_bench bench;
     };
 };
 
@@ -125,6 +146,29 @@ struct msg_weight {
     uint32_t act; /* enum msg_act */
 };
 
+/* One kernel at one m. */
+struct msg_bench_row {
+    uint32_t m;
+    char kernel[MSG_WORD_BYTES];
+    double usec;         /* for all of m */
+    uint32_t n_launches; /* m rows take so many */
+    uint32_t
+        is_eligible; /* may serve: gives a row the same bits as the kernel that serves one alone */
+    uint32_t is_chosen; /* what a weight gets that nobody has measured kernels for */
+};
+
+struct msg_bench_result {
+    char device[MSG_NAME_BYTES]; /* in words, driver included */
+    char format[MSG_WORD_BYTES]; /* in words */
+    char layout[MSG_WORD_BYTES];
+    uint64_t packed_bytes;
+    uint32_t n_copies;          /* taken in turn, so that none is in a cache */
+    double floor_usec;          /* reading the packed weight from memory once; 0: not known */
+    uint64_t flops;             /* of one row */
+    struct msg_bench_row *rows; /* owned; by m, then kernel */
+    uint32_t n_rows;
+};
+
 struct msg_job {
     uint64_t job_id;
     char kind[MSG_WORD_BYTES];
@@ -136,6 +180,7 @@ struct msg_job {
     char text[MSG_TEXT_BYTES];
     char **warnings; /* owned */
     uint32_t n_warnings;
+    struct msg_bench_result *bench; /* owned; NULL: the job is no bench that is done */
 };
 
 struct msg_declined {
@@ -192,6 +237,12 @@ struct msg_reply {
 };
 
 #define MSG_REPLY_NULL ((struct msg_reply){0})
+
+/* msg_bench_result_copy() - *ret_copy is for msg_bench_result_free(), which takes NULL too. 0 or
+ * -ENOMEM. */
+int msg_bench_result_copy(const struct msg_bench_result *result,
+                          struct msg_bench_result **ret_copy) GD_MUST_CHECK;
+struct msg_bench_result *msg_bench_result_free(struct msg_bench_result *result);
 
 /* msg_reply_finish() - free what the reply owns; safe on MSG_REPLY_NULL and
  * on a half-filled one; leaves MSG_REPLY_NULL. */

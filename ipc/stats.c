@@ -127,6 +127,39 @@ const struct stats_page *stats_close(const struct stats_page *page)
     return NULL;
 }
 
+const char *stats_rows_name(uint32_t i_rows)
+{
+    static const char *const names[STATS_ROW_BUCKETS] = {"1",    "2",     "3-4",   "5-8",
+                                                         "9-16", "17-32", "33-64", "more"};
+    return names[i_rows];
+}
+
+const char *stats_code_name(uint32_t i_code)
+{
+    static const char *const names[STATS_CODES] = {NULL,   "f32",  "f16", "bf16",
+                                                   "int4", "int8", "fp8", "fp4"};
+    return names[i_code];
+}
+
+const char *stats_act_name(uint32_t i_act)
+{
+    static const char *const names[STATS_ACTS] = {"float", "int8", "fp8"};
+    return names[i_act];
+}
+
+const char *stats_close_name(uint32_t i_close)
+{
+    static const char *const names[STATS_CLOSES] = {"full", "deadline", "window", "complete",
+                                                    "idle"};
+    return names[i_close];
+}
+
+const char *stats_hold_name(uint32_t i_hold)
+{
+    static const char *const names[STATS_HOLDS] = {"catch_up", "arrival", "prefill"};
+    return names[i_hold];
+}
+
 /* The place of that name, or the first that is unused, or the last. */
 static uint32_t find_place(const struct stats_page *page, const char *name)
 {

@@ -25,7 +25,7 @@
 #define STATS_MODELS_MAX   128u
 #define STATS_TIME_BUCKETS 22u /* up to 1, 2, 4 ... 2^20 us; the last: longer */
 #define STATS_ROW_BUCKETS  8u  /* rows 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more (prefill) */
-#define STATS_CODES        8u  /* by enum gk_code */
+#define STATS_CODES        8u  /* by enum gk_code, to which metrics_devices.c holds the names */
 #define STATS_ACTS         3u  /* x as it comes, as int8, as fp8 */
 #define STATS_CLOSES       5u  /* full, deadline, window, complete, idle: see enum sched_close */
 #define STATS_HOLDS        3u  /* catch_up, arrival, prefill: see enum sched_hold */
@@ -131,6 +131,16 @@ struct stats_model *stats_model(struct stats_page *page, const char *name);
 
 /* stats_model_find() - the same for readers; NULL when it has no place of its own. */
 const struct stats_model *stats_model_find(const struct stats_page *page, const char *name);
+
+/* Names of the places of launches_by_rows and of kernel: "3-4", "int4", "fp8". Of codes, NULL where
+ * there is none. */
+const char *stats_rows_name(uint32_t i_rows);
+const char *stats_code_name(uint32_t i_code);
+const char *stats_act_name(uint32_t i_act);
+
+/* Names of the places of n_closed, n_holds and hold_idle_nsec. */
+const char *stats_close_name(uint32_t i_close);
+const char *stats_hold_name(uint32_t i_hold);
 
 /* stats_read() - any thread, any process. */
 static inline uint64_t stats_read(const _Atomic uint64_t *counter)

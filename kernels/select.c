@@ -17,7 +17,7 @@ static enum gk_device_kind kind_of(const struct gk_layout *layout)
 /* Asked without a reason to fill, declining costs no formatting: this runs for every launch. */
 static bool is_able(const struct gk_problem *problem, const struct gk_kernel *kernel)
 {
-    return !wish_is_disabled(kernel) && kernel->can_implement(problem, NULL) == 0;
+    return !gk_is_disabled(kernel) && kernel->can_implement(problem, NULL) == 0;
 }
 
 /* ---- in the order of preference ---- */
@@ -83,7 +83,7 @@ static bool has_numerics_of(const struct gk_kernel *kernel, const struct gk_kern
 
 int gk_judge(const struct gk_problem *problem, const struct gk_kernel *kernel, struct reason *why)
 {
-    if (wish_is_disabled(kernel)) {
+    if (gk_is_disabled(kernel)) {
         return reason_set(why, STATUS_UNSUPPORTED, "it is disabled in the configuration");
     }
     int r = kernel->can_implement(problem, why);

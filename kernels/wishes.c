@@ -24,7 +24,7 @@ static bool has(const struct wishes *wishes, const struct gk_kernel *kernel)
     return false;
 }
 
-bool wish_is_disabled(const struct gk_kernel *kernel)
+bool gk_is_disabled(const struct gk_kernel *kernel)
 {
     return has(&disabled, kernel);
 }

@@ -3,8 +3,7 @@
 
 #include "gk/gk.h"
 
-/* wish_is_disabled(), wish_is_preferred() - was it named? Pure, any thread once they are set. */
-bool wish_is_disabled(const struct gk_kernel *kernel);
+/* wish_is_preferred() - was it named? As gk_is_disabled(). */
 bool wish_is_preferred(const struct gk_kernel *kernel);
 /* wish_preferred() - the i-th, first wish first; NULL: there are no more. */
 const struct gk_kernel *wish_preferred(uint32_t i);

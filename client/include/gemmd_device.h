@@ -15,8 +15,17 @@
  *     }
  *
  * Of a kernel of several blocks, each that reads y waits, and the last one that has written x says
- * ready (count them with an atomic of your own). A block that waits keeps its place on the GPU, so
- * leave room for the product: a grid that fills the GPU and waits for ever waits for itself. */
+ * ready (count them with an atomic of your own).
+ *
+ * A block that waits keeps its place on the GPU, so it must leave room for the product: few blocks
+ * (a grid that fills the GPU and waits for ever waits for itself) of few threads (128 of 32
+ * registers fit beside a product's block), and
+ *
+ *     cudaFuncSetAttribute(step, cudaFuncAttributePreferredSharedMemoryCarveout,
+ *                          cudaSharedmemCarveoutMaxShared);
+ *
+ * since a multiprocessor that is split otherwise between cache and shared memory takes no block of
+ * a product until it is empty. */
 #ifndef GEMMD_DEVICE_H
 #define GEMMD_DEVICE_H
 

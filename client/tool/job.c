@@ -23,9 +23,10 @@ static bool is_over(const struct msg_job *job)
 }
 
 /* Redrawn in place on a terminal; elsewhere nothing: how the job ended is said once, at its end. */
-static void show_progress(const struct msg_job *job)
+static void show_progress(const struct msg_job *job, void *userdata)
 {
     char done[32], total[32];
+    (void)userdata;
     if (isatty(STDERR_FILENO)) {
         (void)fprintf(stderr, "\r\033[K%s %s: %s of %s, %s", job->kind, job->state,
                       tool_bytes(job->done_bytes, done), tool_bytes(job->total_bytes, total),
@@ -75,12 +76,13 @@ static void ask_to_cancel(struct tool *tool, uint64_t job_id)
     }
 }
 
-static int follow(struct tool *tool, struct msg_reply *reply)
+static int poll_job(struct tool *tool, tool_progress_fn show, void *userdata,
+                    struct msg_reply *reply)
 {
     struct msg_request request = {.verb = MSG_VERB_JOB_STATUS, .job_id = reply->job.job_id};
     bool is_cancel_sent = false;
     while (!is_over(&reply->job)) {
-        show_progress(&reply->job);
+        show(&reply->job, userdata);
         msg_reply_finish(reply);
         *reply = MSG_REPLY_NULL;
         (void)nanosleep(&(struct timespec){.tv_nsec = POLL_MSEC * 1000000L}, NULL);
@@ -96,17 +98,25 @@ static int follow(struct tool *tool, struct msg_reply *reply)
     if (isatty(STDERR_FILENO)) {
         (void)fprintf(stderr, "\r\033[K");
     }
-    return report(tool, &reply->job);
+    return 0;
 }
 
-int tool_follow_job(struct tool *tool, struct msg_reply *started)
+int tool_await_job(struct tool *tool, tool_progress_fn show, void *userdata,
+                   struct msg_reply *reply)
 {
     struct sigaction action = {.sa_handler = on_interrupt};
     struct sigaction before;
     is_interrupted = 0;
     (void)sigaction(SIGINT, &action, &before);
-    int r = follow(tool, started);
+    int r = poll_job(tool, show, userdata, reply);
     (void)sigaction(SIGINT, &before, NULL);
+    return r;
+}
+
+int tool_follow_job(struct tool *tool, struct msg_reply *started)
+{
+    int r = tool_await_job(tool, show_progress, NULL, started);
+    r = r != 0 ? r : report(tool, &started->job);
     msg_reply_finish(started);
     return r;
 }

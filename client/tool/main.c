@@ -23,6 +23,13 @@ static const struct tool_command commands[] = {
      command_explain},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
+    {"ready", "", "do all devices compute? Exit code 0 yes, 4 no, with the reason", command_ready},
+    {"top", "[--interval SECONDS] [--once]",
+     "a live view of devices, kernels and models; also of a daemon that hangs", command_top},
+    {"bench",
+     "[--preset MODEL | --shape NxK]... [--format F]... [--m 1,3,8..64] [--act bf16|fp16] "
+     "[--device D] [--disable KERNEL]... [--padding] [--budget-ms T] [--csv FILE] [--svg FILE]",
+     "kernels and formats side by side over M, and where each is the fastest", command_bench},
     {"doctor", "", "what is wrong with this machine or could be better, and the mend for each",
      command_doctor},
     {"drain", "", "take no more work, finish what is there", command_drain},

@@ -40,6 +40,9 @@ int command_gemm(struct tool *tool, int argc, char **argv);
 int command_explain(struct tool *tool, int argc, char **argv);
 int command_verify(struct tool *tool, int argc, char **argv);
 int command_drain(struct tool *tool, int argc, char **argv);
+int command_ready(struct tool *tool, int argc, char **argv);
+int command_top(struct tool *tool, int argc, char **argv);
+int command_bench(struct tool *tool, int argc, char **argv);
 int command_doctor(struct tool *tool, int argc, char **argv);
 
 /* tool_connect() - open the session, once. A command calls it when its arguments are good, so that
@@ -74,3 +77,9 @@ int tool_name(const char *argument, char *ret_name, size_t size_bytes);
 /* tool_follow_job() - poll a job to its end, showing progress; an interrupt cancels it. started: a
  * reply with a job, taken over. Returns an enum tool_exit. */
 int tool_follow_job(struct tool *tool, struct msg_reply *started);
+/* tool_await_job() - the same without a word about how it ended: *reply, which had the started job,
+ * has the ended one, for the caller to judge and to finish. 0, or an enum tool_exit with the reason
+ * printed when the daemon cannot be asked. */
+typedef void (*tool_progress_fn)(const struct msg_job *job, void *userdata);
+int tool_await_job(struct tool *tool, tool_progress_fn show, void *userdata,
+                   struct msg_reply *reply) GD_MUST_CHECK;

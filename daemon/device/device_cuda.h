@@ -39,8 +39,7 @@
     X(cuMemMap)                                                                                    \
     X(cuMemRelease)                                                                                \
     X(cuMemSetAccess)                                                                              \
-    X(cuMemUnmap)                                                                                  \
-    X(cuStreamBatchMemOp)
+    X(cuMemUnmap)
 
 struct cuda_driver {
 #define CUDA_DRIVER_X(name) __typeof__(&name) name;

@@ -13,6 +13,7 @@
  * crosses once anyway. */
 #include "daemon/device/device_cuda.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -21,7 +22,8 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
-#define POLLS_PER_QUERY 4096u
+#define POLLS_PER_QUERY   4096u
+#define ARCH_WITH_OVERLAP 90u
 
 /* ---- starting ---- */
 
@@ -102,30 +104,22 @@ static int enqueue_kernel(struct device_cuda *cuda, const struct device_launch *
     return error == cudaSuccess ? 0 : cuda_fail(cuda, error, launch->kernel->name, NULL);
 }
 
-/* Behind everything that was written before it. */
-static CUstreamBatchMemOpParams write_of(CUdeviceptr address, uint32_t value)
-{
-    return (CUstreamBatchMemOpParams){.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
-                                                     .address = address,
-                                                     .value = value,
-                                                     .flags = CU_STREAM_WRITE_VALUE_DEFAULT}};
-}
-
 /* Append the launch, the clients' signals and its ticket to the stream. 0 or a status. */
 static int enqueue(struct device_cuda *cuda, const struct device_launch *launch, uint32_t ticket)
 {
+    static_assert(GK_BATCH_ROWS_MAX < GK_CUDA_SIGNALS_MAX, "a signal a row, and the ticket");
+    struct gk_cuda_signal signals[GK_CUDA_SIGNALS_MAX];
     int r = enqueue_kernel(cuda, launch);
     if (r != 0) {
         return r;
     }
-    CUstreamBatchMemOpParams writes[GK_BATCH_ROWS_MAX + 1];
-    uint32_t n_writes = 0;
     for (uint32_t i = 0; i < launch->n_signals; i++) {
-        writes[n_writes++] = write_of(launch->signals[i].address, launch->signals[i].value);
+        signals[i] = (struct gk_cuda_signal){launch->signals[i].address, launch->signals[i].value};
     }
-    writes[n_writes] = write_of(cuda->flag_address, ticket);
-    CUresult error = cuda->driver->cuStreamBatchMemOp(cuda->stream, n_writes + 1, writes, 0);
-    return error == CUDA_SUCCESS ? 0 : cuda_fail_driver(cuda, error, "a launch's end", NULL);
+    signals[launch->n_signals] = (struct gk_cuda_signal){cuda->flag_address, ticket};
+    cudaError_t error = (cudaError_t)gk_cuda_signal_words(
+        signals, launch->n_signals + 1, cuda->base.cuda_arch >= ARCH_WITH_OVERLAP, cuda->stream);
+    return error == cudaSuccess ? 0 : cuda_fail(cuda, error, "a launch's end", NULL);
 }
 
 static int start(struct device_cuda *cuda, const struct device_launch *launch, uint32_t ticket)

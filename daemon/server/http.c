@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,12 +180,21 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 /* ---- connections -------------------------------------------------------------------------------
  */
 
+/* Either side has ended it. libmicrohttpd says so only when it comes to that connection, which may
+ * be after it has accepted the next; sending nothing fails if we may not send any more. */
+static bool is_over(int fd)
+{
+    struct pollfd event = {.fd = fd};
+    bool may_send = send(fd, "", 0, MSG_NOSIGNAL | MSG_DONTWAIT) == 0 || errno == EAGAIN;
+    return !may_send || (poll(&event, 1, 0) > 0 && (event.revents & (POLLHUP | POLLERR)) != 0);
+}
+
 static bool is_over_user_limit(const struct listener *listener, uid_t uid)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < HTTP_CONNECTIONS_MAX; i++) {
         const struct connection *connection = &listener->connections[i];
-        n += connection->fd >= 0 && connection->uid == uid;
+        n += connection->fd >= 0 && connection->uid == uid && !is_over(connection->fd);
     }
     return n >= HTTP_USER_MAX;
 }

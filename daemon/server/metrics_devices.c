@@ -1,5 +1,6 @@
 /* metrics_devices.c - the figures of the workers, read where they count them: ipc/stats.h. A family
  * has one sample, or one histogram, a device. */
+#include <assert.h>
 #include <stddef.h>
 
 #include "gk/gk.h"
@@ -82,6 +83,12 @@ static void write_plain(struct openmetrics *om, const struct core *core)
          offsetof(struct stats_worker, n_in_flight)},
         {OPENMETRICS_GAUGE, "gemmd_lanes", "Lanes that are polled.",
          offsetof(struct stats_worker, n_lanes)},
+        {OPENMETRICS_GAUGE, "gemmd_sessions_held", "Sessions that wait for others to share with.",
+         offsetof(struct stats_worker, n_held)},
+        {OPENMETRICS_GAUGE, "gemmd_passes", "Orders of weights that sessions are known to follow.",
+         offsetof(struct stats_worker, n_passes)},
+        {OPENMETRICS_GAUGE, "gemmd_sessions_in_step", "Sessions that share launches along them.",
+         offsetof(struct stats_worker, n_in_step)},
     };
     for (uint32_t j = 0; j < ARRAY_LENGTH(rows); j++) {
         openmetrics_family(om, rows[j].kind, rows[j].name, rows[j].help);
@@ -91,6 +98,40 @@ static void write_plain(struct openmetrics *om, const struct core *core)
                               stats_read(member(&core->stats->workers[i], rows[j].offset)));
         }
     }
+}
+
+/* Counters by reason, one family. */
+static void write_reasons(struct openmetrics *om, const struct core *core, uint32_t n,
+                          const char *(*name_of)(uint32_t), size_t offset, bool is_time)
+{
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        const _Atomic uint64_t *counters = member(&core->stats->workers[i], offset);
+        for (uint32_t j = 0; j < n; j++) {
+            struct openmetrics_labels labels = device_labels(core, i);
+            openmetrics_label(&labels, "reason", name_of(j));
+            if (is_time) {
+                openmetrics_nsec(om, &labels, stats_read(&counters[j]));
+            } else {
+                openmetrics_count(om, &labels, stats_read(&counters[j]));
+            }
+        }
+    }
+}
+
+static void write_choices(struct openmetrics *om, const struct core *core)
+{
+    openmetrics_family(om, OPENMETRICS_COUNTER, "gemmd_batches_closed",
+                       "Launches, by why they took no more rows.");
+    write_reasons(om, core, STATS_CLOSES, stats_close_name, offsetof(struct stats_worker, n_closed),
+                  false);
+    openmetrics_family(om, OPENMETRICS_COUNTER, "gemmd_holds",
+                       "Times that something waited although the device was free, by what for.");
+    write_reasons(om, core, STATS_HOLDS, stats_hold_name, offsetof(struct stats_worker, n_holds),
+                  false);
+    openmetrics_family(om, OPENMETRICS_COUNTER, "gemmd_hold_idle_seconds",
+                       "Time in which the device had nothing to do because of that.");
+    write_reasons(om, core, STATS_HOLDS, stats_hold_name,
+                  offsetof(struct stats_worker, hold_idle_nsec), true);
 }
 
 static void write_busy(struct openmetrics *om, const struct core *core)
@@ -165,22 +206,17 @@ static bool is_used(const struct stats_times *times)
 static void write_kernel(struct openmetrics *om, const struct core *core, uint32_t i_device,
                          uint32_t code, uint32_t act, uint32_t rows)
 {
-    static const char *const codes[STATS_CODES] = {
-        [GK_CODE_F32] = "f32",  [GK_CODE_F16] = "f16", [GK_CODE_BF16] = "bf16",
-        [GK_CODE_U4] = "int4",  [GK_CODE_U8] = "int8", [GK_CODE_E4M3] = "fp8",
-        [GK_CODE_E2M1] = "fp4",
-    };
-    static const char *const acts[STATS_ACTS] = {"float", "int8", "fp8"};
-    static const char *const names[STATS_ROW_BUCKETS] = {"1",    "2",     "3-4",   "5-8",
-                                                         "9-16", "17-32", "33-64", "more"};
+    static_assert(GK_CODE_F32 == 1 && GK_CODE_F16 == 2 && GK_CODE_BF16 == 3 && GK_CODE_U4 == 4 &&
+                      GK_CODE_U8 == 5 && GK_CODE_E4M3 == 6 && GK_CODE_E2M1 == 7,
+                  "stats_code_name() has them in this order");
     const struct stats_times *times = &core->stats->workers[i_device].kernel[code][act][rows];
-    if (codes[code] == NULL || !is_used(times)) {
+    if (stats_code_name(code) == NULL || !is_used(times)) {
         return;
     }
     struct openmetrics_labels labels = device_labels(core, i_device);
-    openmetrics_label(&labels, "weight", codes[code]);
-    openmetrics_label(&labels, "activations", acts[act]);
-    openmetrics_label(&labels, "rows", names[rows]);
+    openmetrics_label(&labels, "weight", stats_code_name(code));
+    openmetrics_label(&labels, "activations", stats_act_name(act));
+    openmetrics_label(&labels, "rows", stats_rows_name(rows));
     openmetrics_times(om, &labels, times);
 }
 
@@ -205,6 +241,7 @@ void metrics_devices(struct openmetrics *om, const struct core *core)
     write_info(om, core);
     write_results(om, core);
     write_plain(om, core);
+    write_choices(om, core);
     write_busy(om, core);
     write_age(om, core);
     write_histograms(om, core);

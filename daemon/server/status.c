@@ -43,11 +43,10 @@ static json_t *text(const char *raw)
 
 static json_t *rows_histogram(const struct worker_stats *stats)
 {
-    static const char *const names[WORKER_BATCH_BUCKETS] = {"1",    "2",     "3-4",   "5-8",
-                                                            "9-16", "17-32", "33-64", "more"};
     json_t *object = json_object();
     for (uint32_t i = 0; i < WORKER_BATCH_BUCKETS; i++) {
-        if (json_object_set_new(object, names[i], integer(stats->launches_by_rows[i])) < 0) {
+        if (json_object_set_new(object, stats_rows_name(i), integer(stats->launches_by_rows[i])) <
+            0) {
             json_decref(object);
             return NULL;
         }

@@ -21,6 +21,7 @@ static const struct verb verbs[] = {
     {MSG_VERB_EXPLAIN, verb_explain, VERB_ANYBODY, CORE_STOPPING, false},
     {MSG_VERB_VERIFY, verb_verify, VERB_ADMIN, CORE_SERVING, true},
     {MSG_VERB_DRAIN, verb_drain, VERB_ADMIN, CORE_STOPPING, true},
+    {MSG_VERB_BENCH, verb_bench, VERB_ADMIN, CORE_SERVING, true},
 };
 
 const struct verb *verb_find(enum msg_verb verb)

@@ -47,6 +47,7 @@ int verb_load(struct call *call, struct reason *why);
 int verb_unload(struct call *call, struct reason *why);
 int verb_reload(struct call *call, struct reason *why);
 int verb_verify(struct call *call, struct reason *why);
+int verb_bench(struct call *call, struct reason *why);
 int verb_job_status(struct call *call, struct reason *why);
 int verb_job_cancel(struct call *call, struct reason *why);
 int verb_submit(struct call *call, struct reason *why);

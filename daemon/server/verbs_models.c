@@ -3,9 +3,11 @@
 #include "daemon/server/verbs.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/weights/bench.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 
@@ -117,6 +119,22 @@ int verb_reload(struct call *call, struct reason *why)
 int verb_verify(struct call *call, struct reason *why)
 {
     return start_named_job(call, LOADER_JOB_VERIFY, why);
+}
+
+int verb_bench(struct call *call, struct reason *why)
+{
+    const struct msg_bench *bench = &call->request->bench;
+    struct device *device = core_device(call->core, bench->device, why);
+    if (device == NULL) {
+        return STATUS_NOT_FOUND;
+    }
+    if (bench->is_check) {
+        return bench_check(device, bench, why);
+    }
+    struct loader_request request = {.kind = LOADER_JOB_BENCH, .device = device, .bench = *bench};
+    (void)snprintf(request.name, sizeof(request.name), "%s %u x %u", bench->format, bench->n,
+                   bench->k);
+    return start_job(call, &request, why);
 }
 
 int verb_job_status(struct call *call, struct reason *why)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/weights/bench.h"
 #include "daemon/weights/shaping.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
@@ -79,6 +80,11 @@ static struct job *next_queued(struct loader *loader)
     return NULL;
 }
 
+static bool is_loading(const struct loader_request *request)
+{
+    return request->kind == LOADER_JOB_LOAD || request->kind == LOADER_JOB_RELOAD;
+}
+
 /* Under the mutex, which is given up meanwhile. */
 static void run_job(struct loader *loader, struct job *job)
 {
@@ -87,7 +93,7 @@ static void run_job(struct loader *loader, struct job *job)
     struct reason why = job_run(loader->store, job);
     pthread_mutex_lock(&loader->mutex);
     job->why = why;
-    loader->has_untuned |= loader->tuner && job->request.kind != LOADER_JOB_VERIFY;
+    loader->has_untuned |= loader->tuner && is_loading(&job->request);
     end_job(loader, job, job_state_of(&why));
 }
 
@@ -210,9 +216,12 @@ static int check_request(const struct loader_request *request, struct reason *wh
     if (r != 0) {
         return r;
     }
-    if (request->kind != LOADER_JOB_VERIFY && strchr(request->name, '/')) {
+    if (is_loading(request) && strchr(request->name, '/')) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "model name '%s' contains a '/'",
                           request->name);
+    }
+    if (request->kind == LOADER_JOB_BENCH) {
+        return bench_check(request->device, &request->bench, why);
     }
     if (request->kind != LOADER_JOB_LOAD) {
         return 0;
@@ -234,7 +243,7 @@ static struct job *find_twin(struct loader *loader, const struct loader_request 
         bool can_share = request->kind == LOADER_JOB_LOAD
                              ? !job_has_ended(job) && !atomic_load(&job->progress.is_cancelled)
                              : job->state == JOB_QUEUED;
-        if (can_share && request->kind != LOADER_JOB_VERIFY && job->request.kind == request->kind &&
+        if (can_share && is_loading(request) && job->request.kind == request->kind &&
             strcmp(job->request.name, request->name) == 0) {
             return job;
         }

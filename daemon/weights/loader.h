@@ -1,5 +1,5 @@
-/* loader.h - jobs that read checkpoints: load, reload, verify. One thread, one job at a time, a
- * bounded queue; progress can be read and a job cancelled at any moment. A job that fails or is
+/* loader.h - jobs that take their time: load, reload, verify, bench. One thread, one job at a time,
+ * a bounded queue; progress can be read and a job cancelled at any moment. A job that fails or is
  * cancelled leaves the store as it was. */
 #pragma once
 
@@ -12,14 +12,16 @@
 
 struct loader;
 
-enum loader_job_kind { LOADER_JOB_LOAD, LOADER_JOB_RELOAD, LOADER_JOB_VERIFY };
+enum loader_job_kind { LOADER_JOB_LOAD, LOADER_JOB_RELOAD, LOADER_JOB_VERIFY, LOADER_JOB_BENCH };
 
 struct loader_request {
     enum loader_job_kind kind;
-    char name[MSG_NAME_BYTES];  /* model; for VERIFY also MODEL/module.path */
+    char name[MSG_NAME_BYTES];  /* model; for VERIFY also MODEL/module.path; for BENCH what the log
+                                   calls it */
     char path[MSG_PATH_BYTES];  /* LOAD: a checkpoint folder, or a single .safetensors file */
-    struct device *device;      /* LOAD */
+    struct device *device;      /* LOAD, BENCH */
     struct msg_shaping shaping; /* LOAD; see shaping.h */
+    struct msg_bench bench;     /* BENCH; see bench.h */
 };
 
 #define LOADER_QUEUED_MAX 16 /* jobs that wait */
@@ -37,13 +39,15 @@ struct loader *loader_free(struct loader *loader);
  * STATUS_EXISTS. A job for a name that is being loaded in the same way is that job (idempotent),
  * and so is a RELOAD of a model whose RELOAD has not begun. A model's name has no '/'. Refusals:
  * STATUS_BUSY when the queue is full, STATUS_NOT_FOUND for RELOAD and VERIFY of what is not there,
- * STATUS_INVALID_ARGUMENT for a bad name, no path, or shaping that cannot be read,
+ * STATUS_INVALID_ARGUMENT for a bad name, no path, or shaping that cannot be read, what
+ * bench_check() says of a BENCH,
  * STATUS_SHUTTING_DOWN once loader_free() has begun. Any thread. */
 int loader_start(struct loader *loader, const struct loader_request *request, uint64_t *ret_job_id,
                  struct reason *why) GD_MUST_CHECK;
 
-/* loader_status() - a snapshot (its warnings are owned by the caller: msg_reply_finish() on the
- * reply they go into). STATUS_NOT_FOUND for an unknown id; ended jobs are remembered, the last 64.
+/* loader_status() - a snapshot (its warnings and its bench are owned by the caller:
+ * msg_reply_finish() on the reply they go into). STATUS_NOT_FOUND for an unknown id; ended jobs are
+ * remembered, the last 64.
  */
 int loader_status(struct loader *loader, uint64_t job_id, struct msg_job *ret_job,
                   struct reason *why) GD_MUST_CHECK;

@@ -1,7 +1,7 @@
 /* loader_internal.h - one job: what it does, and what can be said of it. The loader queues jobs
  * (loader.c), loader_job.c runs them. The loader's mutex guards everything in a job but its
- * progress (which has its own rules) and, while it runs, its warnings and report, which are its
- * thread's alone. */
+ * progress (which has its own rules) and, while it runs, its warnings, report and bench, which are
+ * its thread's alone. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,6 +23,7 @@ struct job {
     struct reason why; /* this and below: once it has ended */
     struct warnings warnings;
     char report[MSG_TEXT_BYTES];
+    struct msg_bench_result *bench; /* owned; of a BENCH that is done */
 };
 
 /* job_new() - queued, in no list, without an id. 0 or -ENOMEM. job_free() - out of its list, too;
@@ -39,7 +40,7 @@ int job_check_served(struct store *store, const struct loader_request *request, 
 void job_report_served(struct job *job);
 
 /* job_check_subject() - RELOAD and VERIFY are about something that is there: 0 or STATUS_NOT_FOUND.
- */
+ * A BENCH is about nothing that is. */
 int job_check_subject(struct store *store, const struct loader_request *request,
                       struct reason *why) GD_MUST_CHECK;
 
@@ -49,5 +50,6 @@ int job_check_subject(struct store *store, const struct loader_request *request,
 struct reason job_run(struct store *store, struct job *job);
 enum job_state job_state_of(const struct reason *why);
 
-/* job_describe() - a snapshot, whose warnings the caller owns. 0 or -ENOMEM. Under the mutex. */
+/* job_describe() - a snapshot, whose warnings and bench the caller owns. 0 or -ENOMEM. Under the
+ * mutex. */
 int job_describe(struct job *job, struct msg_job *ret_message) GD_MUST_CHECK;

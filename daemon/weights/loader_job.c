@@ -1,5 +1,5 @@
-/* loader_job.c - what the jobs do: load, reload, verify. A job works on a model of its own; the
- * store sees the result, whole, or nothing. */
+/* loader_job.c - what the jobs do: load, reload, verify, bench. A job works on a model of its own;
+ * the store sees the result, whole, or nothing. */
 #include "daemon/weights/loader_internal.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/weights/bench.h"
 #include "daemon/weights/model_load.h"
 #include "daemon/weights/shaping.h"
 #include "daemon/weights/verify.h"
@@ -15,7 +16,7 @@
 
 static const char *kind_name(enum loader_job_kind kind)
 {
-    static const char *const names[] = {"load", "reload", "verify"};
+    static const char *const names[] = {"load", "reload", "verify", "bench"};
     return names[kind];
 }
 
@@ -51,6 +52,7 @@ struct job *job_free(struct job *job)
 {
     list_remove(&job->link);
     warnings_finish(&job->warnings);
+    (void)msg_bench_result_free(job->bench);
     progress_finish(&job->progress);
     free(job);
     return NULL;
@@ -161,6 +163,9 @@ static int no_model(const struct loader_request *request, struct reason *why)
 
 int job_check_subject(struct store *store, const struct loader_request *request, struct reason *why)
 {
+    if (request->kind == LOADER_JOB_BENCH) {
+        return 0;
+    }
     struct store_model *held = hold_subject(store, request);
     store_release(held);
     if (!held) {
@@ -202,6 +207,20 @@ static int run_verify(struct store *store, struct job *job, struct reason *why)
     return r;
 }
 
+static int run_bench(struct store *store, struct job *job, struct reason *why)
+{
+    (void)store; /* not of its business */
+    const struct msg_bench *bench = &job->request.bench;
+    int r = bench_run(job->request.device, bench, &job->progress, &job->warnings, &job->bench, why);
+    if (r == 0) {
+        (void)snprintf(job->report, sizeof(job->report),
+                       "%s, %u x %u on %s: %u measurements over %u copies of the weight",
+                       bench->format, bench->n, bench->k, job->request.device->name,
+                       job->bench->n_rows, job->bench->n_copies);
+    }
+    return r;
+}
+
 static void log_outcome(const struct job *job, const struct reason *why)
 {
     for (uint32_t i = 0; i < job->warnings.n; i++) {
@@ -220,7 +239,7 @@ static void log_outcome(const struct job *job, const struct reason *why)
 struct reason job_run(struct store *store, struct job *job)
 {
     static int (*const runners[])(struct store *, struct job *,
-                                  struct reason *) = {run_load, run_reload, run_verify};
+                                  struct reason *) = {run_load, run_reload, run_verify, run_bench};
     struct reason why = REASON_NULL;
     int r = runners[job->request.kind](store, job, &why);
     if (r < 0) {
@@ -260,6 +279,11 @@ int job_describe(struct job *job, struct msg_job *ret_message)
             return r;
         }
         message.n_warnings = job->warnings.n;
+        r = job->bench ? msg_bench_result_copy(job->bench, &message.bench) : 0;
+        if (r != 0) {
+            (void)warnings_list_free(message.warnings, message.n_warnings);
+            return r;
+        }
         message.status = job->why.status;
         (void)snprintf(message.text, sizeof(message.text), "%s",
                        job->state == JOB_DONE ? job->report : job->why.text);

@@ -16,6 +16,7 @@
 
 #include "kernels/cuda/any_values.cuh"
 #include "kernels/cuda/strip_read.cuh"
+#include "kernels/layout/swizzle.h"
 
 #define COLUMNS 32u
 #define WARPS   8u
@@ -39,6 +40,16 @@ static __device__ struct strip_slice slice_at(const struct any_gemm &gemm, uint3
     return strip_slice_at(gemm.strips.lie, i_n, i_k);
 }
 
+/* Integers are signed there: back to unsigned. */
+template <uint32_t CODE>
+static __device__ uint32_t swizzled_code(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
+{
+    uint64_t i_atom = (uint64_t)(i_k / SWIZZLE_K) * gemm.n_swizzle_groups + i_n / SWIZZLE_ROWS;
+    uint32_t byte = gemm.codes[i_atom * SWIZZLE_ATOM_BYTES +
+                               swizzle_byte_of(i_n % SWIZZLE_ROWS, i_k % SWIZZLE_K)];
+    return CODE == CODE_U8 ? byte ^ 0x80u : byte;
+}
+
 /* The bits of the code of column i_n at i_k: nothing but a load. */
 template <uint32_t CODE>
 static __device__ uint32_t code_bits(const struct any_gemm &gemm, uint32_t i_k, uint32_t i_n)
@@ -50,6 +61,9 @@ static __device__ uint32_t code_bits(const struct any_gemm &gemm, uint32_t i_k, 
     if (CODE == STRIP_E4M3 || CODE == STRIP_E2M1) {
         struct strip_slice slice = slice_at(gemm, i_k, i_n);
         return strip_float_code(&slice, gemm.strips.lie.code_bits, i_n, i_k);
+    }
+    if ((CODE == CODE_U8 || CODE == CODE_E4M3) && gemm.n_swizzle_groups != 0) {
+        return swizzled_code<CODE>(gemm, i_k, i_n);
     }
     const uint8_t *row = gemm.codes + (uint64_t)i_k * gemm.row_bytes;
     switch (CODE) {

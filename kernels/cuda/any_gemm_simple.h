@@ -37,6 +37,7 @@ struct any_gemm {
     const float *x_scales;         /* (m, n_x_scales) */
     struct any_gemm_strips strips; /* instead of codes and zeros below, and of scales but those that
                                       hold for all of k */
+    uint32_t n_swizzle_groups;     /* not 0: codes lie as kernels/layout/swizzle.h says */
     uint32_t has_zeros;
     const uint8_t *codes;
     const void *scales; /* NULL: in the strips */

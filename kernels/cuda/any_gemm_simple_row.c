@@ -9,6 +9,7 @@
 #include "kernels/cuda/registry.h"
 #include "kernels/layout/cuda_kmajor.h"
 #include "kernels/layout/cuda_strip.h"
+#include "kernels/layout/cuda_swizzle.h"
 
 static_assert(CUDA_ROWS_MAX == GK_BATCH_ROWS_MAX, "a launch's rows fit the tables");
 /* The device code has enums of its own. */
@@ -20,11 +21,17 @@ static_assert(GK_COLUMN_SCALE_MULTIPLIES == 1 && GK_COLUMN_SCALE_DIVIDES == 2,
 
 static_assert(GK_ACT_FP8_TENSOR == 1 && GK_ACT_FP8_TOKEN == 2 && GK_ACT_FP8_GROUP == 3 &&
                   GK_ACT_INT8_TENSOR == 4 && GK_ACT_INT8_TOKEN == 5 && GK_ACT_INT8_TOKEN_ZERO == 6,
-              "any_quantise.cu counts the schemes so");
+              "quantise_rules.cuh counts the schemes so");
 
 static bool is_float(enum dtype dtype)
 {
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+}
+
+static bool is_known_layout(const struct gk_layout *layout)
+{
+    return layout == &cuda_kmajor_layout || layout == &cuda_swizzle_layout ||
+           cuda_strip_is_layout(layout);
 }
 
 static bool is_x(const struct gk_desc *desc, enum dtype dtype)
@@ -34,10 +41,9 @@ static bool is_x(const struct gk_desc *desc, enum dtype dtype)
 
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    if (problem->layout != &cuda_kmajor_layout && !cuda_strip_is_layout(problem->layout)) {
-        return reason_set(
-            why, STATUS_UNSUPPORTED, "it reads the layouts %s and cuda-strip16, not %s",
-            cuda_kmajor_layout.tag, problem->layout != NULL ? problem->layout->tag : "none");
+    if (!is_known_layout(problem->layout)) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it cannot read the layout %s",
+                          problem->layout != NULL ? problem->layout->tag : "none");
     }
     if (problem->m == 0 || problem->m > GK_BATCH_ROWS_MAX) {
         return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
@@ -143,6 +149,28 @@ static struct any_gemm gemm_of_strips(const struct gk_problem *problem, const ui
     return gemm;
 }
 
+static struct any_gemm gemm_of_swizzle(const struct gk_problem *problem, const uint8_t *packed)
+{
+    struct swizzle_shape shape = swizzle_shape(&problem->desc);
+    struct any_gemm gemm = gemm_base(problem);
+    gemm.n_swizzle_groups = shape.n_groups;
+    gemm.codes = packed;
+    gemm.scales = packed + shape.scales_offset;
+    gemm.zeros = packed + shape.zeros_offset;
+    set_common_parts(&gemm, &problem->desc, packed, 0, shape.column_scales_offset,
+                     shape.bias_offset);
+    return gemm;
+}
+
+static struct any_gemm gemm_of(const struct gk_problem *problem, const uint8_t *packed)
+{
+    if (cuda_strip_is_layout(problem->layout)) {
+        return gemm_of_strips(problem, packed);
+    }
+    return problem->layout == &cuda_swizzle_layout ? gemm_of_swizzle(problem, packed)
+                                                   : gemm_of_kmajor(problem, packed);
+}
+
 static int quantise(const struct gk_launch *launch, const struct any_gemm *gemm, void *stream)
 {
     const struct gk_desc *desc = &launch->problem.desc;
@@ -150,12 +178,9 @@ static int quantise(const struct gk_launch *launch, const struct any_gemm *gemm,
         .m = gemm->m,
         .k = gemm->k,
         .x_dtype = launch->problem.x_dtype,
-        .act = desc->act,
         .group_k = desc->act == GK_ACT_FP8_GROUP ? GK_ACT_GROUP_K : desc->k,
         .n_scales = gemm->n_x_scales,
-        .is_pow2 = desc->is_act_scale_pow2,
-        .act_scale = desc->act_scale,
-        .act_zero = desc->act_zero,
+        .rule = {desc->act, desc->is_act_scale_pow2, desc->act_scale, desc->act_zero},
         .values = launch->workspace,
         .scales = (float *)launch->workspace + (uint64_t)gemm->m * gemm->k,
     };
@@ -191,9 +216,7 @@ static enum any_x_scaling scaling_of(enum gk_act act)
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
     const struct gk_problem *problem = &launch->problem;
-    struct any_gemm gemm = cuda_strip_is_layout(problem->layout)
-                               ? gemm_of_strips(problem, launch->packed)
-                               : gemm_of_kmajor(problem, launch->packed);
+    struct any_gemm gemm = gemm_of(problem, launch->packed);
     gemm.x_scaling = scaling_of(problem->desc.act);
     gemm.n_x_scales = scales_of(&problem->desc);
     memcpy(gemm.rows.x, launch->x_rows, gemm.m * sizeof(gemm.rows.x[0]));

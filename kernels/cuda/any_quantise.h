@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "ipc/base/dtype.h"
+#include "kernels/cuda/quantise_rule.h"
 #include "kernels/cuda/rows.h"
 
 /* One launch's x: quantised by NUMERICS.md's rule, or quantised already, to codes taken as numbers,
@@ -11,14 +12,11 @@
 struct any_quantise {
     uint32_t m, k;
     enum dtype x_dtype; /* F32, F16, BF16; I8 or F8_E4M3: quantised already */
-    uint32_t act;       /* enum gk_act, not FLOAT */
     uint32_t group_k;   /* elements that share a scale: k or GK_ACT_GROUP_K */
     uint32_t n_scales;  /* of a row: k / group_k, rounded up */
-    uint32_t is_pow2;
-    float act_scale;  /* *_TENSOR */
-    int32_t act_zero; /* INT8_TENSOR */
-    float *values;    /* (m, k) */
-    float *scales;    /* (m, n_scales) */
+    struct quantise_rule rule;
+    float *values; /* (m, k) */
+    float *scales; /* (m, n_scales) */
     const void *rows[CUDA_ROWS_MAX];
     const float *scale_rows[CUDA_ROWS_MAX]; /* of x that is quantised already, but for *_TENSOR */
 };

@@ -56,6 +56,17 @@ __device__ __forceinline__ void st_shared_v4(uint32_t shared, const float4 &v)
                  : "memory");
 }
 
+__device__ __forceinline__ void st_shared(uint32_t shared, uint32_t v)
+{
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(v) : "memory");
+}
+
+/* Wait for the others of n_threads, whole warps that meet at that barrier; 0 is __syncthreads's. */
+__device__ __forceinline__ void bar_sync(int barrier, uint32_t n_threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(n_threads) : "memory");
+}
+
 /* The lane, read anew: what is computed from it is not kept in registers across a loop. */
 __device__ __forceinline__ uint32_t lane_id()
 {
@@ -199,6 +210,16 @@ __device__ __forceinline__ void cp_async_bulk(uint32_t shared, const void *globa
     PTX_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
              "[%3];" ::"r"(shared),
              "l"(global), "r"(n_bytes), "r"(barrier)
+             : "memory");
+}
+
+/* The same of bytes that are read once: the L2 cache gives them up before others. */
+__device__ __forceinline__ void cp_async_bulk_evict_first(uint32_t shared, const void *global,
+                                                          uint32_t n_bytes, uint32_t barrier)
+{
+    PTX_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+             "[%0], [%1], %2, [%3], %4;" ::"r"(shared),
+             "l"(global), "r"(n_bytes), "r"(barrier), "l"(0x12f0000000000000ull)
              : "memory");
 }
 

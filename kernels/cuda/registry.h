@@ -5,5 +5,7 @@
 
 extern const struct gk_kernel cuda_strip_wide;
 extern const struct gk_kernel cuda_strip_gemm;
+extern const struct gk_kernel cuda_fp8_gemm;
+extern const struct gk_kernel cuda_int8_gemm;
 extern const struct gk_kernel cuda_plain_cublaslt;
 extern const struct gk_kernel cuda_any_gemm_simple;

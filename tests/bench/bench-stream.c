@@ -120,7 +120,7 @@ static bool child_alone(uint32_t i_child)
     (void)i_child;
     struct alone alone = {0};
     double begin = 0;
-    bool is_right = alone_init(&alone);
+    bool is_right = step_load() == 0 && alone_init(&alone);
     for (uint32_t i = 0; is_right && i < N_WARM_UP + n_steps; i++) {
         if (i == N_WARM_UP) {
             (void)cudaStreamSynchronize(alone.stream);

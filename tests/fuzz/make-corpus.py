@@ -40,6 +40,8 @@ def write(target, name, data):
 def requests():
     submit = message(9, 3, 4, 64, 4096, 5, 128, 4096, 1000000, 16, 4096, 4096, 3, 1, 0)
     explain = message("m/l0.q") + field(2, varint(1) + varint(16) + varint(64))
+    bench = (message("host", "int4-g128", 4096, 4096) + field(5, varint(1) + varint(64)) +
+             field(6, 3) + field(7, 8000) + field(8, "avx2_int4") + field(8, "avx512_int4") + field(9, 1))
     verbs = {
         "ping": (10, b""), "status": (11, b""), "model_list": (12, b""),
         "weight_list": (13, message("m")), "weight_find": (14, message("m/l0.q")),
@@ -47,6 +49,7 @@ def requests():
         "reload": (17, message("m")), "job_status": (18, message(7)),
         "job_cancel": (19, message(7)), "submit": (20, submit), "cancel": (21, message(9)),
         "explain": (22, explain), "verify": (23, message("m/l0.q")), "drain": (24, b""),
+        "bench": (25, bench),
     }
     for name, (number, body) in verbs.items():
         write("codec-request", name, field(1, 1234567) + field(number, body))
@@ -59,13 +62,17 @@ def replies():
                      8650752, 1, 2)
     model = message("m", "/models/m", "host", "serving", 1, 36, 6000000, 0.25, 0, 2)
     job = message(7, "load", "failed", 10, 20, "l0.q", 0x302, "damaged", "orphan scale")
+    row = message(16, "avx2_int4", 10.5, 1, 1, 1)
+    bench = message(9, "bench", "done", 4, 4, "", 0, "4 times", None,
+                    message("EPYC", "int4 sym g128 f16", "host-w4/1", 8650752, 31, 9.0, 33554432, row) +
+                    field(8, row))
     choice = message(16, "avx512_w4", "16x64", 10.5, 11.25, 9.0,
                      message("avx2_w4", "the machine has better"))
     bodies = {
         "pong": (10, message("0.1.0")), "status": (11, message('{"version":"0.1.0"}')),
         "models": (12, field(1, model) + field(1, model)),
         "weights": (13, field(1, weight) + field(1, weight)),
-        "job": (14, job + field(9, "another")), "submitted": (15, message(9, 16, 4, 3, 1200, 900)),
+        "job": (14, job + field(9, "another")), "bench": (14, bench), "submitted": (15, message(9, 16, 4, 3, 1200, 900)),
         "explanation": (16, message(weight, choice) + field(2, choice)),
     }
     for name, (number, body) in bodies.items():

@@ -51,8 +51,13 @@ bool chain_init(struct chain *chain, gemmd_client_t *client, const char *weight,
     *chain = (struct chain){.client = client, .weight = GEMMD_WEIGHT_INIT, .way = way};
     chain->gemm = (struct gemmd_gemm)GEMMD_GEMM_INIT;
     if (!is_good(gemmd_find_weight(client, weight, &chain->weight), weight) ||
-        !is_good(gemmd_buffer_alloc(client, 0, chain->weight.k * 2ull, &chain->x), "x") ||
-        !is_good(gemmd_buffer_alloc(client, 0, chain->weight.n * 2ull, &chain->y), "y") ||
+        !is_good(gemmd_buffer_alloc(client, chain->weight.device_index, chain->weight.k * 2ull,
+                                    &chain->x),
+                 "x") ||
+        !is_good(gemmd_buffer_alloc(client, chain->weight.device_index, chain->weight.n * 2ull,
+                                    &chain->y),
+                 "y") ||
+        !is_cuda_good(step_load(), "kernels") ||
         !is_cuda_good(cudaStreamCreateWithFlags(&chain->cuda_stream, cudaStreamNonBlocking),
                       "a stream")) {
         return false;

@@ -133,28 +133,35 @@ static bool own_allocation(struct gpu_buffer *gpu, uint64_t size_bytes)
     return is_good(cudaMalloc(&gpu->allocation, gpu->allocation_bytes), "cudaMalloc");
 }
 
-static int share(struct gpu_buffer *gpu, gemmd_client_t *client, uint64_t size_bytes)
+static int share(struct gpu_buffer *gpu, gemmd_client_t *client, uint32_t device_index,
+                 uint64_t size_bytes)
 {
     switch (gpu->kind) {
     case GPU_HOST:
-        return gemmd_buffer_alloc_host(client, 0, size_bytes, &gpu->buffer);
+        return gemmd_buffer_alloc_host(client, device_index, size_bytes, &gpu->buffer);
     case GPU_ARENA:
-        return gemmd_buffer_alloc(client, 0, size_bytes, &gpu->buffer);
+        return gemmd_buffer_alloc(client, device_index, size_bytes, &gpu->buffer);
     default:
-        return gemmd_buffer_import_cuda(client, 0, (char *)gpu->allocation + OFFSET_BYTES,
-                                        size_bytes, &gpu->buffer);
+        return gemmd_buffer_import_cuda(
+            client, device_index, (char *)gpu->allocation + OFFSET_BYTES, size_bytes, &gpu->buffer);
     }
 }
 
 bool gpu_buffer_init(struct gpu_buffer *gpu, gemmd_client_t *client, enum gpu_kind kind,
                      uint64_t size_bytes)
 {
+    return gpu_buffer_init_on(gpu, client, kind, 0, size_bytes);
+}
+
+bool gpu_buffer_init_on(struct gpu_buffer *gpu, gemmd_client_t *client, enum gpu_kind kind,
+                        uint32_t device_index, uint64_t size_bytes)
+{
     *gpu = (struct gpu_buffer){.kind = kind};
     bool is_own = kind == GPU_IPC || kind == GPU_VMM;
     if (is_own && !own_allocation(gpu, size_bytes)) {
         return false;
     }
-    if (share(gpu, client, size_bytes) != GEMMD_OK) {
+    if (share(gpu, client, device_index, size_bytes) != GEMMD_OK) {
         (void)fprintf(stderr, "buffer of kind %d: %s\n", (int)kind, gemmd_last_error());
         gpu_buffer_finish(gpu);
         return false;

@@ -30,6 +30,9 @@ struct gpu_buffer {
 
 bool gpu_buffer_init(struct gpu_buffer *gpu, gemmd_client_t *client, enum gpu_kind kind,
                      uint64_t size_bytes);
+/* gpu_buffer_init_on() - the same on another device than 0; not of the process's own. */
+bool gpu_buffer_init_on(struct gpu_buffer *gpu, gemmd_client_t *client, enum gpu_kind kind,
+                        uint32_t device_index, uint64_t size_bytes);
 void gpu_buffer_finish(struct gpu_buffer *gpu);
 
 /* gpu_copy() - between any two kinds of memory; waits. */

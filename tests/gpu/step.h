@@ -11,9 +11,11 @@
 extern "C" {
 #endif
 
-/* step_enqueue() - the next x (k) out of y (n), both bf16: something that depends on all of what it
- * is asked about, and stays of the same size. One block.
+/* step_load() - once a process, before the others.
+ * step_enqueue() - the next x (k) out of y (n), both bf16, n and k even: each element out of two,
+ * and never larger than 1. One small block.
  * step_enqueue_fused() - the same, waiting for y and saying that x is ready itself; NULL: not. */
+int step_load(void);
 int step_enqueue(const void *y, uint32_t n, void *x, uint32_t k, cudaStream_t stream);
 int step_enqueue_fused(const void *y, uint32_t n, void *x, uint32_t k,
                        const struct gemmd_signal *before, const struct gemmd_signal *after,

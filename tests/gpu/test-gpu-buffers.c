@@ -21,8 +21,8 @@
 
 #define N_CROWD        6u
 #define N_CROWD_RUNS   100u
-#define N_CYCLES       200u
-#define N_KILLS        20u
+#define N_CYCLES       200u /* times the kinds of memory; GEMMD_CYCLES sets another number */
+#define N_KILLS        20u  /* GEMMD_KILLS likewise */
 #define MARGIN_BYTES   (64ull << 20) /* of device memory, between two looks */
 #define MARGIN_ENTRIES 16u           /* of fds and mappings */
 
@@ -286,12 +286,19 @@ static uint64_t free_bytes(void)
     return n_bytes;
 }
 
+static uint32_t number_from(const char *variable, uint32_t otherwise)
+{
+    const char *text = getenv(variable);
+    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
+}
+
 static bool child_of_cycles(uint32_t i_child)
 {
     (void)i_child;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
+    uint32_t n_cycles = number_from("GEMMD_CYCLES", N_CYCLES) * GPU_KINDS;
     bool is_right = true;
-    for (uint32_t i = 0; is_right && i < N_CYCLES * GPU_KINDS; i++) {
+    for (uint32_t i = 0; is_right && i < n_cycles; i++) {
         struct gpu_buffer gpu;
         is_right = gpu_buffer_init(&gpu, client, i % GPU_KINDS, 3u << 20);
         gpu_buffer_finish(&gpu);
@@ -356,7 +363,8 @@ static void test_dead_clients_leave_nothing(void **state)
     fixture_sleep(0.2);
     uint32_t n_fds = fixture_fds(&fixture);
     uint64_t n_free = free_bytes();
-    for (uint32_t i = 0; i < N_KILLS; i++) {
+    uint32_t n_kills = number_from("GEMMD_KILLS", N_KILLS);
+    for (uint32_t i = 0; i < n_kills; i++) {
         kill_one(i);
     }
     fixture_sleep(0.5);

@@ -48,12 +48,26 @@ static int follow(gemmd_client_t *client, struct msg_request *request, char *ret
     return r;
 }
 
-int control_load(gemmd_client_t *client, const char *name, const char *path,
-                 const struct msg_shaping *shaping, char *ret_text)
+static struct msg_request load_of(const char *name, const char *path)
 {
     struct msg_request request = {.verb = MSG_VERB_LOAD};
     (void)snprintf(request.load.name, sizeof(request.load.name), "%s", name);
     (void)snprintf(request.load.path, sizeof(request.load.path), "%s", path);
+    return request;
+}
+
+int control_load_on(gemmd_client_t *client, const char *name, const char *path, const char *device,
+                    char *ret_text)
+{
+    struct msg_request request = load_of(name, path);
+    (void)snprintf(request.load.device, sizeof(request.load.device), "%s", device);
+    return follow(client, &request, ret_text);
+}
+
+int control_load(gemmd_client_t *client, const char *name, const char *path,
+                 const struct msg_shaping *shaping, char *ret_text)
+{
+    struct msg_request request = load_of(name, path);
     if (shaping != NULL) {
         request.load.shaping = *shaping;
     }

@@ -12,6 +12,9 @@ int control_verb(gemmd_client_t *client, enum msg_verb verb, const char *name);
 int control_job(gemmd_client_t *client, enum msg_verb verb, const char *name, const char *path,
                 char *ret_text);
 
-/* control_load() - LOAD in a certain shape (NULL: each module as it is), likewise. */
+/* control_load() - LOAD in a certain shape (NULL: each module as it is), likewise.
+ * control_load_on() - LOAD to the device of that name. */
+int control_load_on(gemmd_client_t *client, const char *name, const char *path, const char *device,
+                    char *ret_text);
 int control_load(gemmd_client_t *client, const char *name, const char *path,
                  const struct msg_shaping *shaping, char *ret_text);

@@ -23,7 +23,7 @@ FLOORS = {
     "daemon": ({"daemon/server", "daemon/keeper", "ipc/base"}, set()),
     "client": ({"ipc", "ipc/base", "client/include"}, set()),
     "client/include": (set(), set()),
-    "client/tool": ({"client", "client/include", "ipc", "ipc/base"}, {"jansson.h"}),
+    "client/tool": ({"client", "client/include", "ipc", "ipc/base"}, {"jansson.h", "ncurses.h"}),
     "deploy/demo": ({"client/include"}, {"jansson.h"}),
 }
 ANYTHING = ("tests/",)
@@ -39,7 +39,7 @@ WIDER = {
     "client/device_order_cuda.c": {"cuda"},
     "client/driver_cuda.h": {"cuda"},
 }
-FOREIGN = re.compile(r"^(zmq|jansson|microhttpd|pcre2|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
+FOREIGN = re.compile(r"^(zmq|jansson|microhttpd|ncurses|pcre2|cmocka|systemd/|protobuf-c/|cuda|cublas|immintrin|cpuid)")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 SEARCHED = ("", "kernels/include", "client/include")
 

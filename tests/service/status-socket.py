@@ -14,6 +14,7 @@ import running
 
 USER_MAX = 8  # HTTP_USER_MAX
 IDLE_SECONDS, LIFE_SECONDS = 5, 15
+READY_AGE_MSEC = 1000
 
 
 def gemmctl(folder, *arguments):
@@ -67,23 +68,32 @@ def check_loopback(port):
     assert [ask(host) for host in ("some.site:80", "localhost.some.site", "", "127.0.0.1.some.site")] == ["403"] * 4
 
 
-def check_ready(folder):
-    """Ready only while products come out: the third launch of this daemon is made to fail."""
-    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # launch 1
-    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # young enough: no launch
-    time.sleep(0.4)
-    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # launch 2
-    time.sleep(0.4)
-    status, text, _ = exposition.get(folder, "/readyz")  # launch 3
-    assert status == 503 and text.startswith("not ready: host: "), text
-    assert exposition.get(folder, "/readyz")[0] == 503
-    time.sleep(0.4)
-    assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")  # launch 4
+def check_ready_by_age(folder):
+    """What was served lately is enough: no launch but the first."""
+    for _ in range(3):
+        assert exposition.get(folder, "/readyz")[:2] == (200, "ready\n")
+        ready = gemmctl(folder, "ready")
+        assert (ready.returncode, ready.stdout) == (0, "ready\n")
+    assert exposition.value(exposition.scrape(folder), "gemmd_launches") == 1
+    assert gemmctl(folder, "drain").returncode == 0
+    assert exposition.get(folder, "/readyz")[:2] == (503, "not ready: draining\n")
+    ready = gemmctl(folder, "ready")
+    assert (ready.returncode, ready.stderr) == (4, "not ready: draining\n")
+    assert json.loads(gemmctl(folder, "ready", "--json").stdout) == {"ready": False, "text": "not ready: draining"}
+    assert gemmctl(folder / "nowhere", "ready").returncode == 3
+
+
+def check_ready_by_probe(folder):
+    """Nothing has been served for longer than READY_AGE_MSEC, so each question is a launch; the third one fails."""
+    answers = []
+    for _ in range(4):
+        answers.append(exposition.get(folder, "/readyz"))
+        time.sleep(READY_AGE_MSEC * 1.1 / 1000)
+    assert [status for status, _, _ in answers] == [200, 200, 503, 200], answers
+    assert answers[2][1].startswith("not ready: host: "), answers[2]
     families = exposition.scrape(folder)
     assert exposition.value(families, "gemmd_launches") == 4
     assert exposition.value(families, "gemmd_launches_failed") == 1
-    assert gemmctl(folder, "drain").returncode == 0
-    assert exposition.get(folder, "/readyz")[:2] == (503, "not ready: draining\n")
 
 
 def n_fds(folder):
@@ -177,8 +187,11 @@ def main():
         check_garbage(folder)
         check_slow_reader(folder)
         check_holders(folder)
-    with running.daemon(config="ready_age_msec = 300\n", environment={"GEMMD_FAULT": "error:3"}) as folder:
-        check_ready(folder)
+    with running.daemon(config="ready_age_msec = 3600000\n") as folder:
+        check_ready_by_age(folder)
+    fault = {"GEMMD_FAULT": "error:3"}
+    with running.daemon(config=f"ready_age_msec = {READY_AGE_MSEC}\n", environment=fault) as folder:
+        check_ready_by_probe(folder)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
  * Only in builds with CUDA. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gk/digest.h"
@@ -17,6 +18,20 @@ extern "C" {
 int gk_cuda_stage_rows(const void *const *rows, uint32_t m, uint64_t row_bytes, void *target,
                        uint64_t stride_bytes, void *stream);
 int gk_cuda_stage_load(void);
+
+/* gk_cuda_signal_words() - append to a cudaStream_t: write each value to its address (memory of the
+ * device, or page-locked) when the launch before it is done and all that it wrote can be seen by
+ * any processor; n up to GK_CUDA_SIGNALS_MAX. may_overlap: the device has programmatic dependent
+ * launch (compute capability 9.0). gk_cuda_signal_load() - as gk_kernel.load(). Both: 0 or a
+ * cudaError_t. */
+#define GK_CUDA_SIGNALS_MAX 80u
+struct gk_cuda_signal {
+    uint64_t address;
+    uint32_t value;
+};
+int gk_cuda_signal_words(const struct gk_cuda_signal *words, uint32_t n, bool may_overlap,
+                         void *stream);
+int gk_cuda_signal_load(void);
 
 /* gk_cuda_digest() - append to a cudaStream_t: add the digest of n_words words (an even number,
  * 16-byte aligned) to *digest, which is memory of the device. gk_cuda_digest_load() - as

@@ -410,6 +410,8 @@ int gk_disable(const char *name, struct reason *why) GD_MUST_CHECK;
 int gk_prefer(const char *name, struct reason *why) GD_MUST_CHECK;
 const struct gk_kernel *gk_kernel_named(const char *name);
 void gk_wishes_clear(void);
+/* gk_is_disabled() - has gk_disable() named it? Pure, any thread once wishes are set. */
+bool gk_is_disabled(const struct gk_kernel *kernel);
 
 /* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what
  * a device sizes its scratch by at load. */

@@ -71,6 +71,25 @@ static void fill_submit(struct request_desc *desc)
     };
 }
 
+static void fill_bench_request(struct msg_bench *bench)
+{
+    FILL_TEXT(bench->device);
+    FILL_TEXT(bench->format);
+    bench->n = (uint32_t)random_bits();
+    bench->k = (uint32_t)random_bits();
+    bench->n_m = (uint32_t)random_below(MSG_BENCH_M_MAX + 1);
+    for (uint32_t i = 0; i < bench->n_m; i++) {
+        bench->m[i] = (uint32_t)random_bits();
+    }
+    bench->act_dtype = (enum dtype)random_below(DTYPE_F4 + 1);
+    bench->budget_usec = (uint32_t)random_bits();
+    bench->is_check = random_below(2) != 0;
+    bench->n_off = (uint32_t)random_below(MSG_BENCH_OFF_MAX + 1);
+    for (uint32_t i = 0; i < bench->n_off; i++) {
+        FILL_TEXT(bench->off[i]);
+    }
+}
+
 void fill_request(struct msg_request *request, enum msg_verb verb)
 {
     memset(request, 0, sizeof(*request));
@@ -110,8 +129,33 @@ void fill_request(struct msg_request *request, enum msg_verb verb)
             request->explain.m[i] = (uint32_t)random_bits();
         }
         return;
+    case MSG_VERB_BENCH:
+        fill_bench_request(&request->bench);
+        return;
     default:
         return;
+    }
+}
+
+static void fill_bench(struct msg_bench_result *result)
+{
+    FILL_TEXT(result->device);
+    FILL_TEXT(result->format);
+    FILL_TEXT(result->layout);
+    result->packed_bytes = random_bits();
+    result->n_copies = (uint32_t)random_bits();
+    result->floor_usec = (double)random_below(1000) / 8;
+    result->flops = random_bits();
+    result->n_rows = (uint32_t)random_below(8);
+    result->rows = calloc(8, sizeof(*result->rows));
+    for (uint32_t i = 0; i < result->n_rows; i++) {
+        struct msg_bench_row *row = &result->rows[i];
+        row->m = (uint32_t)random_bits();
+        FILL_TEXT(row->kernel);
+        row->usec = (double)random_below(1000) / 16;
+        row->n_launches = (uint32_t)random_bits();
+        row->is_eligible = random_below(2) != 0;
+        row->is_chosen = random_below(2) != 0;
     }
 }
 
@@ -160,6 +204,10 @@ static void fill_job(struct msg_job *job)
     job->warnings = calloc(MSG_WARNINGS_MAX, sizeof(char *));
     for (uint32_t i = 0; i < job->n_warnings; i++) {
         job->warnings[i] = make_text(i == 0 ? MSG_TEXT_BYTES : 64);
+    }
+    if (random_below(2) == 0) {
+        job->bench = calloc(1, sizeof(*job->bench));
+        fill_bench(job->bench);
     }
 }
 

@@ -45,6 +45,12 @@ static void check_job(struct msg_job *ours, struct msg_job *theirs)
         free(theirs->warnings[i]);
     }
     CHECK_ARRAY(ours->warnings, theirs->warnings, 0);
+    assert_true((ours->bench == NULL) == (theirs->bench == NULL));
+    if (ours->bench != NULL) {
+        CHECK_ARRAY(ours->bench->rows, theirs->bench->rows,
+                    ours->bench->n_rows * sizeof(*ours->bench->rows));
+        CHECK_ARRAY(ours->bench, theirs->bench, sizeof(*ours->bench));
+    }
 }
 
 /* Frees what `theirs` owns. */

@@ -8,6 +8,7 @@
 #include "kernel_case.h"
 #include "kernels/layout/cuda_kmajor.h"
 #include "kernels/layout/cuda_strip.h"
+#include "kernels/layout/cuda_swizzle.h"
 #include "kernels/layout/strip.h"
 
 static void fill(void *array, uint64_t n_bytes, uint32_t mask, struct random *random)
@@ -282,6 +283,81 @@ static void test_float_codes_lie_as_fragments(void **state)
     gk_canonical_finish(&canonical);
 }
 
+static struct gk_desc desc_w8a8(bool is_int, uint32_t n, uint32_t k, uint32_t i)
+{
+    struct gk_desc desc = desc_int4(n, k, k, i % 2 == 0 ? DTYPE_F32 : DTYPE_BF16, DTYPE_NONE);
+    bool is_block = !is_int && i % 3 == 1;
+    desc.code = is_int ? GK_CODE_U8 : GK_CODE_E4M3;
+    desc.act = is_int ? GK_ACT_INT8_TOKEN : is_block ? GK_ACT_FP8_GROUP : GK_ACT_FP8_TOKEN;
+    desc.group_k = is_block ? (uint32_t)num_min(128, k) : k;
+    desc.group_n = is_block || i % 3 == 2 ? (uint32_t)num_min(128, n) : 1;
+    desc.has_zeros = is_int && i % 2 == 1;
+    desc.column_scale = i % 4 == 3 ? GK_COLUMN_SCALE_MULTIPLIES : GK_COLUMN_SCALE_NONE;
+    desc.bias_dtype = i % 4 == 1 ? DTYPE_F16 : DTYPE_NONE;
+    return desc;
+}
+
+static void test_swizzled_weights_come_back(void **state)
+{
+    (void)state;
+    static const uint32_t extents[] = {1, 7, 8, 9, 127, 128, 129, 300};
+    struct random random = {6};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(extents) * ARRAY_LENGTH(extents); i++) {
+        uint32_t n = extents[i / ARRAY_LENGTH(extents)], k = extents[i % ARRAY_LENGTH(extents)];
+        for (uint32_t is_int = 0; is_int < 2; is_int++) {
+            struct gk_desc desc = desc_w8a8(is_int != 0, n, k, i);
+            assert_ptr_equal(gk_layout_for(&desc, GK_DEVICE_CUDA), &cuda_swizzle_layout);
+            check_round_trip(&cuda_swizzle_layout, &desc, &random);
+        }
+    }
+}
+
+static void test_swizzled_weights_decline(void **state)
+{
+    (void)state;
+    struct gk_desc desc = desc_w8a8(false, 256, 256, 0);
+    desc.act = GK_ACT_FLOAT;
+    assert_false(cuda_swizzle_layout.fits(&desc));
+    desc = desc_w8a8(false, 256, 256, 1);
+    desc.group_n = 64; /* blocks that are none of a warpgroup's */
+    assert_false(cuda_swizzle_layout.fits(&desc));
+    desc = desc_w8a8(false, 256, 256, 0);
+    desc.group_k = 64;
+    assert_false(cuda_swizzle_layout.fits(&desc));
+    desc.group_k = 256;
+    desc.has_perm = true;
+    assert_false(cuda_swizzle_layout.fits(&desc));
+}
+
+/* One code other than zero: it must be where the picture of swizzle.h says; and what a row of
+ * integers sums to. */
+static void test_swizzled_codes_lie_in_atoms(void **state)
+{
+    (void)state;
+    enum { n = 20, k = 300 };
+    struct gk_desc desc = desc_w8a8(true, n, k, 0);
+    struct gk_canonical canonical;
+    assert_int_equal(gk_canonical_alloc(&canonical, &desc), 0);
+    memset(canonical.codes, 128, n * k);
+    ((uint8_t *)canonical.codes)[13 * k + 128 + 37] = 125;
+    uint8_t *packed = aligned_alloc(64, cuda_swizzle_layout.packed_bytes(&desc));
+    cuda_swizzle_layout.pack(&canonical, packed);
+    /* Row 13 is row 5 of group 1 of 3; k 165 is block 1, unit 2 there, its byte 5. */
+    uint64_t at = (1 * 3 + 1) * 1024 + 5 * 128 + (2 ^ 5) * 16 + 5;
+    assert_int_equal(packed[at], 0xfd);
+    packed[at] = 0;
+    for (uint64_t i = 0; i < 9 * 1024; i++) {
+        assert_int_equal(packed[i], 0);
+    }
+    int32_t sums[n];
+    memcpy(sums, packed + swizzle_shape(&desc).code_sums_offset, sizeof(sums));
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(sums[i], i == 13 ? -3 : 0);
+    }
+    free(packed);
+    gk_canonical_finish(&canonical);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +368,9 @@ int main(void)
         cmocka_unit_test(test_strips_decline),
         cmocka_unit_test(test_codes_lie_as_fragments),
         cmocka_unit_test(test_bytes_lie_as_fragments),
+        cmocka_unit_test(test_swizzled_weights_come_back),
+        cmocka_unit_test(test_swizzled_weights_decline),
+        cmocka_unit_test(test_swizzled_codes_lie_in_atoms),
         cmocka_unit_test(test_float_codes_lie_as_fragments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

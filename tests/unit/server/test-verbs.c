@@ -47,7 +47,8 @@ static void test_strangers_may_not_administrate(void **state)
 {
     (void)state;
     static const enum msg_verb admin[] = {MSG_VERB_LOAD,       MSG_VERB_UNLOAD, MSG_VERB_RELOAD,
-                                          MSG_VERB_JOB_CANCEL, MSG_VERB_VERIFY, MSG_VERB_DRAIN};
+                                          MSG_VERB_JOB_CANCEL, MSG_VERB_VERIFY, MSG_VERB_DRAIN,
+                                          MSG_VERB_BENCH};
     struct msg_reply reply;
     for (size_t i = 0; i < sizeof(admin) / sizeof(admin[0]); i++) {
         assert_int_equal(call_verb(admin[i], 54321, CORE_SERVING, &reply), STATUS_PERMISSION);

@@ -69,7 +69,7 @@ static int fake_time(struct device *device, const struct device_trial *trial, do
         return reason_set(why, STATUS_NO_SPACE, "no room for a trial");
     }
     atomic_fetch_add(&fake->n_timed, 1);
-    *ret_usec = 10;
+    *ret_usec = fake->usec_of ? fake->usec_of(trial) : 10;
     return 0;
 }
 

@@ -14,8 +14,9 @@ struct fake_device {
     _Atomic int64_t n_regions;       /* alive */
     _Atomic int64_t n_regions_left;  /* region_new() fails when this many more have been made */
     _Atomic uint64_t reserved_bytes; /* the largest reserve() */
-    _Atomic uint32_t n_timed;        /* kernels, by device_time(), which says 10 us of each */
-    _Atomic bool is_untimeable;      /* device_time() is refused for want of space */
+    _Atomic uint32_t n_timed;        /* kernels, by device_time(), which says 10 us of each or: */
+    double (*usec_of)(const struct device_trial *trial); /* NULL: 10 */
+    _Atomic bool is_untimeable; /* device_time() is refused for want of space */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool is_gate_closed; /* guarded by mutex, as is the next */

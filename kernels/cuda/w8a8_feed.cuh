@@ -1,0 +1,169 @@
+/* w8a8_feed.cuh - what a CTA of w8a8_gemm.cu works on, its shared memory, and the copies into it
+ * that run ahead.
+ *
+ * Shared memory: n_stages x (blocks of k of the CTA's rows of W), n_stages x (the same blocks of
+ * x), three barriers a stage, and for FP8_GROUP the scales of the CTA's rows for all of k. */
+#pragma once
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/w8a8_args.h"
+#include "kernels/layout/swizzle.h"
+
+namespace {
+
+constexpr uint32_t n_stages_max = 24;
+constexpr uint32_t n_wgmma_rows = 64; /* of W, of a warpgroup */
+constexpr uint32_t n_warpgroups_max = 4;
+constexpr uint32_t n_feed_threads = 64; /* a warp that copies W, and one that copies x */
+constexpr uint32_t n_block_groups_max = n_warpgroups_max * n_wgmma_rows / SWIZZLE_ROWS;
+
+__host__ __device__ constexpr uint32_t align_up(uint32_t value, uint32_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+__host__ __device__ inline uint32_t n_groups_of(uint32_t n)
+{
+    return (n + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS;
+}
+
+__host__ __device__ inline uint32_t n_k_blocks_of(uint32_t k)
+{
+    return (k + SWIZZLE_K - 1) / SWIZZLE_K;
+}
+
+/* Offsets from the start of shared memory. A warpgroup whose rows are not all there reads on behind
+ * them: what comes of it is thrown away, but it must be memory. */
+struct shared_map {
+    uint32_t w_stage_bytes, x_stage_bytes;
+    uint32_t x, w_full, x_full, empty, scales, total_bytes;
+};
+
+__host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
+{
+    shared_map map;
+    map.w_stage_bytes = args.x.stage_blocks * args.n_block_groups * SWIZZLE_ATOM_BYTES;
+    map.x_stage_bytes = align_up(args.x.stage_bytes, SWIZZLE_ATOM_BYTES);
+    map.x = args.n_stages * map.w_stage_bytes;
+    map.w_full = map.x + args.n_stages * map.x_stage_bytes;
+    map.x_full = map.w_full + 8 * n_stages_max;
+    map.empty = map.x_full + 8 * n_stages_max;
+    map.scales = map.empty + 8 * n_stages_max;
+    map.total_bytes = map.scales;
+    if (args.kind == W8A8_FP8_GROUP) {
+        uint32_t n_scale_rows = args.n_block_groups * SWIZZLE_ROWS / args.group_n + 2;
+        map.total_bytes += n_scale_rows * n_k_blocks_of(args.k) * 4;
+    }
+    uint32_t read_on =
+        args.n_stages * map.w_stage_bytes + (n_wgmma_rows / SWIZZLE_ROWS - 1) * SWIZZLE_ATOM_BYTES;
+    map.total_bytes = map.total_bytes < read_on ? read_on : map.total_bytes;
+    return map;
+}
+
+__device__ __forceinline__ uint32_t shared_base()
+{
+    extern __shared__ __align__(1024) uint8_t shared[];
+    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+/* Threads that multiply: all but the feeding warps, which come last. */
+__device__ __forceinline__ uint32_t n_consumers()
+{
+    return blockDim.x - n_feed_threads;
+}
+
+/* A place in the ring, and the parity of its phase. */
+struct ring_place {
+    uint32_t i;
+    uint32_t parity;
+};
+
+__device__ __forceinline__ void ring_on(ring_place &place, uint32_t n_stages)
+{
+    if (++place.i == n_stages) {
+        place.i = 0;
+        place.parity ^= 1;
+    }
+}
+
+/* ---- the copies, by a thread for each side -----------------------------------------------------
+ */
+
+/* A step of the CTA: blocks of rows in turn, in each the stages of k. */
+struct feed_cursor {
+    uint32_t i_row_block;
+    uint32_t i_k_block;
+    ring_place place;
+};
+
+__device__ __forceinline__ uint32_t n_row_blocks_of(const w8a8_gemm_args &args)
+{
+    return (n_groups_of(args.n) + args.n_block_groups - 1) / args.n_block_groups;
+}
+
+__device__ __forceinline__ void feed_on(const w8a8_gemm_args &args, feed_cursor &at)
+{
+    ring_on(at.place, args.n_stages);
+    at.i_k_block += args.x.stage_blocks;
+    if (at.i_k_block >= n_k_blocks_of(args.k)) {
+        at.i_k_block = 0;
+        at.i_row_block += gridDim.x;
+    }
+}
+
+__device__ __forceinline__ uint32_t n_stage_blocks(const w8a8_gemm_args &args,
+                                                   const feed_cursor &at)
+{
+    return min(args.x.stage_blocks, n_k_blocks_of(args.k) - at.i_k_block);
+}
+
+__device__ __forceinline__ void copy_w(const w8a8_gemm_args &args, const shared_map &map,
+                                       const feed_cursor &at)
+{
+    uint32_t n_groups = n_groups_of(args.n);
+    uint32_t first = at.i_row_block * args.n_block_groups;
+    uint32_t n_bytes = min(args.n_block_groups, n_groups - first) * SWIZZLE_ATOM_BYTES;
+    uint32_t n_blocks = n_stage_blocks(args, at);
+    uint32_t full = shared_base() + map.w_full + 8 * at.place.i;
+    mbarrier_arrive_expect_tx(full, n_blocks * n_bytes);
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        uint64_t i_atom = static_cast<uint64_t>(at.i_k_block + i) * n_groups + first;
+        cp_async_bulk_evict_first(shared_base() + at.place.i * map.w_stage_bytes +
+                                      i * args.n_block_groups * SWIZZLE_ATOM_BYTES,
+                                  args.codes + i_atom * SWIZZLE_ATOM_BYTES, n_bytes, full);
+    }
+}
+
+__device__ __forceinline__ void copy_x(const w8a8_gemm_args &args, const shared_map &map,
+                                       const feed_cursor &at)
+{
+    uint64_t i_stage = at.i_k_block / args.x.stage_blocks;
+    uint32_t full = shared_base() + map.x_full + 8 * at.place.i;
+    mbarrier_arrive_expect_tx(full, args.x.stage_bytes);
+    cp_async_bulk(shared_base() + map.x + at.place.i * map.x_stage_bytes,
+                  args.x.stages + i_stage * args.x.stage_bytes, args.x.stage_bytes, full);
+}
+
+/* The weight does not depend on the launch before: its copies start at once. */
+__device__ __forceinline__ void feed_w(const w8a8_gemm_args &args, const shared_map &map)
+{
+    feed_cursor at = {blockIdx.x, 0, {0, 0}};
+    while (at.i_row_block < n_row_blocks_of(args)) {
+        mbarrier_wait_parity(shared_base() + map.empty + 8 * at.place.i, at.place.parity ^ 1);
+        copy_w(args, map, at);
+        feed_on(args, at);
+    }
+}
+
+__device__ __forceinline__ void feed_x(const w8a8_gemm_args &args, const shared_map &map)
+{
+    feed_cursor at = {blockIdx.x, 0, {0, 0}};
+    griddepcontrol_wait();
+    while (at.i_row_block < n_row_blocks_of(args)) {
+        mbarrier_wait_parity(shared_base() + map.empty + 8 * at.place.i, at.place.parity ^ 1);
+        copy_x(args, map, at);
+        feed_on(args, at);
+    }
+}
+
+} // namespace

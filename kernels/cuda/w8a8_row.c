@@ -1,0 +1,163 @@
+/* w8a8_row.c - the registry's rows of w8a8_gemm.cu: one for e4m3, whose sums are the tensor core's,
+ * and one for int8, whose sums are exact and so have the host's bits. */
+#include <stddef.h>
+#include <string.h>
+
+#include "ipc/base/num.h"
+#include "kernels/cuda/registry.h"
+#include "kernels/cuda/w8a8.h"
+#include "kernels/layout/cuda_swizzle.h"
+
+static bool is_float(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+}
+
+static int check(const struct gk_problem *problem, struct reason *why)
+{
+    const struct gk_desc *desc = &problem->desc;
+    if (problem->layout != &cuda_swizzle_layout) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it reads the layout %s, not %s",
+                          cuda_swizzle_layout.tag,
+                          problem->layout != NULL ? problem->layout->tag : "none");
+    }
+    if (problem->cuda_arch != 90) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
+                          problem->cuda_arch / 10, problem->cuda_arch % 10);
+    }
+    if (problem->m == 0 || problem->m > GK_BATCH_ROWS_MAX) {
+        return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
+                          GK_BATCH_ROWS_MAX, problem->m);
+    }
+    bool is_x = is_float(problem->x_dtype) || problem->x_dtype == gk_act_dtype(desc->act);
+    if (!is_x || !is_float(problem->y_dtype)) {
+        return reason_set(why, STATUS_UNSUPPORTED,
+                          "x of type %s and y of type %s; only f32, f16, bf16, and x as the weight "
+                          "quantises it",
+                          dtype_name(problem->x_dtype), dtype_name(problem->y_dtype));
+    }
+    return gk_desc_check(desc, why);
+}
+
+static int check_code(const struct gk_problem *problem, enum gk_code code, struct reason *why)
+{
+    int r = check(problem, why);
+    if (r == 0 && problem->desc.code != code) {
+        r = reason_set(why, STATUS_UNSUPPORTED, "it is for %s codes",
+                       code == GK_CODE_E4M3 ? "e4m3" : "8-bit integer");
+    }
+    return r;
+}
+
+static int can_implement_fp8(const struct gk_problem *problem, struct reason *why)
+{
+    return check_code(problem, GK_CODE_E4M3, why);
+}
+
+static int can_implement_int8(const struct gk_problem *problem, struct reason *why)
+{
+    return check_code(problem, GK_CODE_U8, why);
+}
+
+static enum w8a8_kind kind_of(const struct gk_desc *desc)
+{
+    if (gk_act_is_int8(desc->act)) {
+        return W8A8_INT8;
+    }
+    bool is_grouped = desc->act == GK_ACT_FP8_GROUP || gk_desc_groups(desc) > 1;
+    return is_grouped ? W8A8_FP8_GROUP : W8A8_FP8;
+}
+
+static uint64_t workspace_bytes(const struct gk_problem *problem)
+{
+    const struct gk_desc *desc = &problem->desc;
+    return w8a8_x_bytes(kind_of(desc), problem->m, desc->n, desc->k);
+}
+
+/* Seen on an H200: 3 us, and the bytes at 4.4 TB/s. */
+static double predicted_usec(const struct gk_problem *problem, uint32_t n_threads)
+{
+    (void)n_threads;
+    return 3.0 + (double)problem->layout->packed_bytes(&problem->desc) / 4.4e6;
+}
+
+static int lay_out(const struct gk_launch *launch, const struct w8a8_x *x, void *stream)
+{
+    const struct gk_problem *problem = &launch->problem;
+    const struct gk_desc *desc = &problem->desc;
+    struct w8a8_lay_out_args args = {
+        .x = *x,
+        .m = problem->m,
+        .k = desc->k,
+        .kind = kind_of(desc),
+        .rule = {desc->act, desc->is_act_scale_pow2, desc->act_scale, desc->act_zero},
+        .has_sums = desc->has_zeros,
+        .x_dtype = problem->x_dtype,
+    };
+    memcpy(args.rows, launch->x_rows, problem->m * sizeof(args.rows[0]));
+    if (launch->x_scale_rows != NULL) {
+        memcpy(args.scale_rows, launch->x_scale_rows, problem->m * sizeof(args.scale_rows[0]));
+    }
+    return w8a8_lay_out_enqueue(&args, true, stream);
+}
+
+/* The weight of a launch: offsets count only for parts that are there. */
+static struct w8a8_gemm_args gemm_args(const struct gk_launch *launch, const struct w8a8_x *x)
+{
+    const struct gk_desc *desc = &launch->problem.desc;
+    const uint8_t *packed = launch->packed;
+    struct swizzle_shape shape = swizzle_shape(desc);
+    bool has_columns = desc->column_scale != GK_COLUMN_SCALE_NONE;
+    struct w8a8_gemm_args args = {
+        .x = *x,
+        .m = launch->problem.m,
+        .n = desc->n,
+        .k = desc->k,
+        .kind = kind_of(desc),
+        .group_n = desc->group_n,
+        .scale_columns = gk_desc_scale_columns(desc),
+        .codes = packed,
+        .scales = packed + shape.scales_offset,
+        .zeros = desc->has_zeros ? packed + shape.zeros_offset : NULL,
+        .code_sums = (const int32_t *)(const void *)(packed + shape.code_sums_offset),
+        .column_scales =
+            has_columns ? (const float *)(const void *)(packed + shape.column_scales_offset) : NULL,
+        .bias = desc->bias_dtype != DTYPE_NONE ? packed + shape.bias_offset : NULL,
+        .scale_dtype = (uint8_t)desc->scale_dtype,
+        .bias_dtype = (uint8_t)desc->bias_dtype,
+        .y_dtype = (uint8_t)launch->problem.y_dtype,
+        .is_column_divisor = desc->column_scale == GK_COLUMN_SCALE_DIVIDES,
+    };
+    memcpy(args.y, launch->y_rows, args.m * sizeof(args.y[0]));
+    return args;
+}
+
+static int enqueue(const struct gk_launch *launch, void *stream)
+{
+    const struct gk_desc *desc = &launch->problem.desc;
+    struct w8a8_x x =
+        w8a8_x_of(kind_of(desc), launch->problem.m, desc->n, desc->k, launch->workspace);
+    int r = lay_out(launch, &x, stream);
+    if (r != 0) {
+        return r;
+    }
+    struct w8a8_gemm_args args = gemm_args(launch, &x);
+    return w8a8_gemm_enqueue(&args, true, stream);
+}
+
+static int load(void)
+{
+    int r = w8a8_lay_out_load();
+    return r != 0 ? r : w8a8_gemm_load();
+}
+
+#define ROW(name_, can_implement_, numerics_)                                                      \
+    {                                                                                              \
+        .name = (name_), .device_kind = GK_DEVICE_CUDA, .tile = "8n to 256n x 64m, k128",          \
+        .numerics = (numerics_), .can_implement = (can_implement_),                                \
+        .workspace_bytes = workspace_bytes, .predicted_usec = predicted_usec, .load = load,        \
+        .enqueue = enqueue,                                                                        \
+    }
+
+const struct gk_kernel cuda_fp8_gemm = ROW("cuda_fp8_wgmma_gemm", can_implement_fp8, "fp8");
+const struct gk_kernel cuda_int8_gemm = ROW("cuda_int8_wgmma_gemm", can_implement_int8, "host");

@@ -1,0 +1,367 @@
+/* test-gpu-w8a8.c - the 8-bit kernels of Hopper against the simple kernel, which has the host's
+ * bits: the same bits for int8, close for e4m3; a row's bits at every m, at every place in a batch
+ * and on every repeat; rows that come quantised; rows with NaN and infinities. Skipped without a
+ * Hopper GPU.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipc/base/num.h"
+#include "kernels/quant/quant.h"
+#include "tests/unit/kernels/kernel_case.h"
+
+#define M_MAX   64u
+#define SKIPPED 77
+
+#define assert_cuda(call) assert_int_equal((call), cudaSuccess)
+
+static uint32_t cuda_arch;
+
+/* A packed weight on the GPU, with rows of x and y and, where they come quantised, their scales. */
+struct gpu_case {
+    struct gk_canonical canonical;
+    const struct gk_layout *layout;
+    void *packed;
+    uint8_t *x; /* (M_MAX, k) of x_dtype, x_offset elements behind an aligned address */
+    uint32_t x_offset;
+    float *x_scales; /* (M_MAX, n_x_scales) */
+    uint32_t n_x_scales;
+    uint8_t *y; /* (M_MAX, n) of y_dtype */
+    void *workspace;
+    enum dtype x_dtype, y_dtype;
+};
+
+static const struct gk_kernel *find(const char *name)
+{
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        if (strcmp(kernels[i]->name, name) == 0) {
+            return kernels[i];
+        }
+    }
+    fail_msg("there is no kernel %s", name);
+    return NULL;
+}
+
+static const struct gk_kernel *kernel_of(const struct gk_desc *desc)
+{
+    return find(gk_act_is_int8(desc->act) ? "cuda_int8_wgmma_gemm" : "cuda_fp8_wgmma_gemm");
+}
+
+static void init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dtype,
+                 enum dtype y_dtype, uint32_t x_offset, struct random *random)
+{
+    *c = (struct gpu_case){.x_dtype = x_dtype, .y_dtype = y_dtype, .x_offset = x_offset};
+    canonical_random(&c->canonical, desc, random);
+    uint64_t n_zeros = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
+    for (uint64_t i = 0; desc->has_zeros && i < n_zeros; i++) {
+        c->canonical.zeros[i] = (uint8_t)random_next(random);
+    }
+    c->layout = gk_layout_for(desc, GK_DEVICE_CUDA);
+    assert_string_equal(c->layout->tag, "cuda-swizzle8");
+    uint64_t size_bytes = c->layout->packed_bytes(desc);
+    void *packed = aligned_alloc(64, size_bytes);
+    assert_non_null(packed);
+    c->layout->pack(&c->canonical, packed);
+    assert_cuda(cudaMalloc(&c->packed, size_bytes));
+    assert_cuda(cudaMemcpy(c->packed, packed, size_bytes, cudaMemcpyHostToDevice));
+    free(packed);
+    assert_cuda(cudaMalloc((void **)&c->x, ((uint64_t)M_MAX * desc->k + x_offset) * 4));
+    assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)M_MAX * desc->n * 4));
+    c->n_x_scales = (uint32_t)num_max(gk_desc_x_scales(desc), 1);
+    assert_cuda(cudaMalloc((void **)&c->x_scales, (uint64_t)M_MAX * c->n_x_scales * 4));
+    assert_cuda(cudaMalloc(&c->workspace, gk_workspace_max(desc, c->layout, cuda_arch)));
+}
+
+static void finish(struct gpu_case *c)
+{
+    assert_cuda(cudaFree(c->packed));
+    assert_cuda(cudaFree(c->x));
+    assert_cuda(cudaFree(c->x_scales));
+    assert_cuda(cudaFree(c->y));
+    assert_cuda(cudaFree(c->workspace));
+    gk_canonical_finish(&c->canonical);
+}
+
+static void set_x(struct gpu_case *c, enum dtype x_dtype, const void *x)
+{
+    uint32_t elem_bytes = dtype_bytes(x_dtype);
+    c->x_dtype = x_dtype;
+    assert_cuda(cudaMemcpy(c->x + (uint64_t)c->x_offset * elem_bytes, x,
+                           (uint64_t)M_MAX * c->canonical.desc.k * elem_bytes,
+                           cudaMemcpyHostToDevice));
+}
+
+/* Random rows of float, as their type rounds them; the caller frees them. */
+static void *random_x(const struct gk_desc *desc, enum dtype x_dtype, struct random *random)
+{
+    uint64_t n = (uint64_t)M_MAX * desc->k;
+    void *x = malloc(n * dtype_bytes(x_dtype));
+    assert_non_null(x);
+    for (uint64_t i = 0; i < n; i++) {
+        elem_store(x, x_dtype, i, 3 * random_unit(random) * random_unit(random));
+    }
+    return x;
+}
+
+/* Rows first..first + m - 1 of x; y comes back, (M_MAX, n). The caller frees it. */
+static uint8_t *run(const struct gk_kernel *kernel, const struct gpu_case *c, uint32_t first,
+                    uint32_t m)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    uint32_t x_bytes = dtype_bytes(c->x_dtype);
+    uint64_t y_bytes = (uint64_t)desc->n * dtype_bytes(c->y_dtype);
+    const void *x_rows[M_MAX];
+    const float *scale_rows[M_MAX];
+    void *y_rows[M_MAX];
+    for (uint32_t i = 0; i < m; i++) {
+        x_rows[i] = c->x + (c->x_offset + (uint64_t)(first + i) * desc->k) * x_bytes;
+        scale_rows[i] = c->x_scales + (uint64_t)(first + i) * c->n_x_scales;
+        y_rows[i] = c->y + i * y_bytes;
+    }
+    bool has_scales = x_bytes == 1 && gk_desc_x_scales(desc) > 0;
+    struct gk_launch launch = {.problem = {.desc = *desc,
+                                           .layout = c->layout,
+                                           .m = m,
+                                           .x_dtype = c->x_dtype,
+                                           .y_dtype = c->y_dtype,
+                                           .cuda_arch = cuda_arch},
+                               .packed = c->packed,
+                               .x_rows = x_rows,
+                               .x_scale_rows = has_scales ? scale_rows : NULL,
+                               .y_rows = y_rows,
+                               .workspace = c->workspace};
+    struct reason why = REASON_NULL;
+    if (kernel->can_implement(&launch.problem, &why) != 0) {
+        fail_msg("%s: %s", kernel->name, why.text);
+    }
+    uint8_t *y = malloc(M_MAX * y_bytes);
+    assert_non_null(y);
+    assert_cuda(cudaMemset(c->y, 0xff, M_MAX * y_bytes)); /* NaN in every type */
+    assert_cuda(cudaMemset(c->workspace, 0xff, gk_workspace_max(desc, c->layout, cuda_arch)));
+    assert_cuda(kernel->enqueue(&launch, NULL));
+    assert_cuda(cudaMemcpy(y, c->y, M_MAX * y_bytes, cudaMemcpyDeviceToHost));
+    for (uint64_t i = m * y_bytes; i < M_MAX * y_bytes; i++) {
+        assert_int_equal(y[i], 0xff); /* nothing beyond the rows asked for */
+    }
+    return y;
+}
+
+/* Relative Frobenius error of y against another y of the same type. */
+static double distance(const struct gpu_case *c, const uint8_t *y, const uint8_t *other, uint32_t m)
+{
+    double error = 0, norm = 0;
+    for (uint64_t i = 0; i < (uint64_t)m * c->canonical.desc.n; i++) {
+        double exact = elem_load(other, c->y_dtype, i);
+        double difference = elem_load(y, c->y_dtype, i) - exact;
+        assert_false(isnan(difference));
+        error += difference * difference;
+        norm += exact * exact;
+    }
+    return norm == 0 ? sqrt(error) : sqrt(error / norm);
+}
+
+static void assert_near_simple(const struct gpu_case *c, const uint8_t *y, const char *what)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    uint8_t *simple = run(find("cuda_any_gemm_simple"), c, 0, M_MAX);
+    uint64_t y_bytes = (uint64_t)M_MAX * desc->n * dtype_bytes(c->y_dtype);
+    double error = distance(c, y, simple, M_MAX);
+    double unit = c->y_dtype == DTYPE_F32 ? 0 : c->y_dtype == DTYPE_F16 ? 0x1p-10 : 0x1p-7;
+    bool is_same =
+        gk_act_is_int8(desc->act) ? memcmp(y, simple, y_bytes) == 0 : error <= 5e-4 + unit;
+    if (!is_same) {
+        fail_msg("%s, %u x %u: %g off", what, desc->n, desc->k, error);
+    }
+    free(simple);
+}
+
+/* Every number of rows, from a place in the batch that moves along. */
+static void assert_invariant(const struct gpu_case *c, const uint8_t *all, const char *what)
+{
+    uint64_t row_bytes = (uint64_t)c->canonical.desc.n * dtype_bytes(c->y_dtype);
+    for (uint32_t m = 1; m <= M_MAX; m++) {
+        uint32_t first = 5 * m % (M_MAX - m + 1);
+        uint8_t *some = run(kernel_of(&c->canonical.desc), c, first, m);
+        if (memcmp(some, all + first * row_bytes, m * row_bytes) != 0) {
+            fail_msg("%s: other bits at m %u", what, m);
+        }
+        free(some);
+    }
+}
+
+/* N and k odd and even: less than a group of rows, than a warpgroup's, more than one round of
+ * CTAs; less than a block of k, one more than a stage, and whole stages. */
+static const uint32_t shapes[][2] = {{1, 16},     {7, 129},    {64, 128},   {200, 1000},
+                                     {1100, 384}, {513, 2944}, {130, 4096}, {36000, 136}};
+
+static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+
+static bool is_w8a8(const struct gk_desc *desc)
+{
+    return desc->act != GK_ACT_FLOAT && gk_code_bits(desc->code) == 8;
+}
+
+static void check_format(const struct format_case *format, uint32_t i)
+{
+    const uint32_t *shape = shapes[i % ARRAY_LENGTH(shapes)];
+    struct random random = {i + 1};
+    struct gk_desc desc = format_desc(format, shape[0], shape[1], dtypes[i % 3]);
+    desc.column_scale = i % 4 == 3 ? GK_COLUMN_SCALE_DIVIDES : GK_COLUMN_SCALE_NONE;
+    desc.bias_dtype = i % 3 == 2 ? DTYPE_NONE : desc.bias_dtype;
+    struct gpu_case c;
+    init(&c, &desc, dtypes[i % 3], dtypes[i / 3 % 3], i % 5 == 1 ? 3 : 0, &random);
+    void *x = random_x(&desc, c.x_dtype, &random);
+    set_x(&c, c.x_dtype, x);
+    uint8_t *all = run(kernel_of(&desc), &c, 0, M_MAX);
+    assert_near_simple(&c, all, format->name);
+    assert_invariant(&c, all, format->name);
+    free(all);
+    free(x);
+    finish(&c);
+}
+
+static void test_all_schemes(void **state)
+{
+    (void)state;
+    uint32_t n_run = 0;
+    for (uint32_t i = 0; i < n_format_cases * ARRAY_LENGTH(shapes); i++) {
+        const struct format_case *format = &format_cases[i / ARRAY_LENGTH(shapes)];
+        if (is_w8a8(&format->desc)) {
+            check_format(format, i);
+            n_run++;
+        }
+    }
+    assert_int_equal(n_run, 10 * ARRAY_LENGTH(shapes));
+}
+
+/* Rows that the host quantised give the bits of the rows themselves, in the type they come in. */
+static void check_given(const struct format_case *format)
+{
+    struct random random = {7};
+    struct gk_desc desc = format_desc(format, 200, 1000, DTYPE_NONE);
+    struct gpu_case c;
+    init(&c, &desc, DTYPE_F32, DTYPE_F32, 0, &random);
+    float *x = random_x(&desc, DTYPE_F32, &random);
+    uint8_t *codes = malloc((uint64_t)M_MAX * desc.k);
+    float *scales = malloc((uint64_t)M_MAX * c.n_x_scales * sizeof(*scales));
+    assert_true(codes != NULL && scales != NULL);
+    for (uint32_t i = 0; i < M_MAX; i++) {
+        (void)quant_row(&quant_portable, &desc, x + (uint64_t)i * desc.k,
+                        codes + (uint64_t)i * desc.k, scales + (uint64_t)i * c.n_x_scales);
+    }
+    set_x(&c, DTYPE_F32, x);
+    uint8_t *expected = run(kernel_of(&desc), &c, 0, M_MAX);
+    set_x(&c, gk_act_dtype(desc.act), codes);
+    assert_cuda(cudaMemcpy(c.x_scales, scales, (uint64_t)M_MAX * c.n_x_scales * sizeof(*scales),
+                           cudaMemcpyHostToDevice));
+    for (uint32_t m = 1; m <= M_MAX; m += 7) {
+        uint8_t *y = run(kernel_of(&desc), &c, 0, m);
+        if (memcmp(y, expected, (uint64_t)m * desc.n * sizeof(float)) != 0) {
+            fail_msg("%s: other bits from rows that come quantised", format->name);
+        }
+        free(y);
+    }
+    free(expected);
+    free(x);
+    free(codes);
+    free(scales);
+    finish(&c);
+}
+
+static void test_quantised_rows(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < n_format_cases; i++) {
+        /* Codes of a dynamic zero point cannot come: theirs are symmetric. */
+        const struct gk_desc *desc = &format_cases[i].desc;
+        if (is_w8a8(desc) && desc->act != GK_ACT_INT8_TOKEN_ZERO) {
+            check_given(&format_cases[i]);
+        }
+    }
+}
+
+/* The kernel and the simple one agree on which elements are NaN and infinite; other rows keep their
+ * bits. */
+static void check_spoiled(const struct format_case *format, double value)
+{
+    struct random random = {9};
+    struct gk_desc desc = format_desc(format, 72, 520, DTYPE_NONE);
+    struct gpu_case c;
+    init(&c, &desc, DTYPE_F32, DTYPE_F32, 0, &random);
+    float *x = random_x(&desc, DTYPE_F32, &random);
+    set_x(&c, DTYPE_F32, x);
+    uint8_t *before = run(kernel_of(&desc), &c, 0, M_MAX);
+    x[5 * desc.k + 300] = (float)value;
+    set_x(&c, DTYPE_F32, x);
+    uint8_t *after = run(kernel_of(&desc), &c, 0, M_MAX);
+    uint8_t *simple = run(find("cuda_any_gemm_simple"), &c, 0, M_MAX);
+    for (uint64_t i = 0; i < (uint64_t)M_MAX * desc.n; i++) {
+        double y = elem_load(after, DTYPE_F32, i);
+        if (i / desc.n != 5) {
+            assert_memory_equal(after + 4 * i, before + 4 * i, 4);
+        } else if (isnan(elem_load(simple, DTYPE_F32, i)) != isnan(y)) {
+            fail_msg("%s: %g for x %g", format->name, y, value);
+        }
+    }
+    free(before);
+    free(after);
+    free(simple);
+    free(x);
+    finish(&c);
+}
+
+static void test_not_finite(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < n_format_cases; i++) {
+        if (is_w8a8(&format_cases[i].desc)) {
+            check_spoiled(&format_cases[i], (double)NAN);
+            check_spoiled(&format_cases[i], (double)INFINITY);
+            check_spoiled(&format_cases[i], -(double)INFINITY);
+        }
+    }
+}
+
+static bool find_device(void)
+{
+    int major = 0, n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0 || cudaSetDevice(0) != cudaSuccess ||
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess) {
+        return false;
+    }
+    cuda_arch = (uint32_t)major * 10;
+    return major == 9;
+}
+
+int main(void)
+{
+    if (!find_device()) {
+        print_message("skipped: no Hopper GPU\n");
+        return SKIPPED;
+    }
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        if (kernels[i]->load() != 0) {
+            print_error("%s does not load\n", kernels[i]->name);
+            return 1;
+        }
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_schemes),
+        cmocka_unit_test(test_quantised_rows),
+        cmocka_unit_test(test_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
