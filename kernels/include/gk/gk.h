@@ -301,9 +301,10 @@ const struct gk_layout *gk_layout_for(const struct gk_desc *desc, enum gk_device
 /* ---- launches ----------------------------------------------------------------------------------
  */
 
-#define GK_BATCH_ROWS_MAX   64u   /* rows of one launch, from anywhere */
-#define GK_PREFILL_ROWS_MAX 1024u /* rows of one request in a launch: about a millisecond's work   \
-                                   */
+#define GK_BATCH_ROWS_MAX 64u /* rows of one launch, from anywhere */
+#define GK_PREFILL_ROWS_MAX                                                                        \
+    1024u /* rows of one request in a launch: about a millisecond's work                           \
+           */
 
 /* What is asked, without addresses: enough to choose a kernel. */
 struct gk_problem {
