@@ -8,7 +8,7 @@
 
 #include "client/client.h"
 
-/* ---- asking -----------------------------------------------------------------------------------
+/* ---- sharing ----------------------------------------------------------------------------------
  */
 
 static int new_buffer(struct gemmd_client *client, uint64_t size_bytes, gemmd_buffer_t **ret_buffer,
@@ -25,14 +25,67 @@ static int new_buffer(struct gemmd_client *client, uint64_t size_bytes, gemmd_bu
     *buffer = (struct gemmd_buffer){.client = client,
                                     .region = REGION_NULL,
                                     .memory = GEMMD_MEMORY_HOST,
-                                    .size_bytes = size_bytes};
+                                    .size_bytes = size_bytes,
+                                    .fd = -1};
+    list_init(&buffer->in_client);
     *ret = buffer;
     return 0;
 }
 
-/* Hand the buffer out, or free it. */
-static int end_call(int r, struct gemmd_buffer *buffer, gemmd_buffer_t **ret_buffer)
+/* The question is what another daemon would be asked. */
+static int ask(struct gemmd_buffer *buffer, int fd, struct side_packet *ret_packet)
 {
+    union side_message question = buffer->question;
+    int r = session_ask(buffer->client, &question, fd, SIDE_BUFFER, ret_packet);
+    if (r == 0) {
+        buffer->id = ret_packet->message.buffer.buffer_id;
+    }
+    return r;
+}
+
+static void prepare(struct gemmd_buffer *buffer, enum side_type type, uint32_t device_index,
+                    uint64_t size_bytes)
+{
+    side_init(&buffer->question, type, 0);
+    buffer->question.alloc_buffer.size_bytes = size_bytes;
+    buffer->question.alloc_buffer.device_index = device_index;
+}
+
+/* Where a buffer's memory comes from: how to ask for it, and to map the answer. */
+struct origin {
+    int (*share)(struct gemmd_buffer *buffer, const struct origin *origin);
+    uint32_t device_index;
+    int fd; /* the caller's; -1: none */
+    const struct device_export *exported;
+};
+
+static int share_once(struct gemmd_buffer *buffer, const struct origin *origin)
+{
+    struct gemmd_client *client = buffer->client;
+    pthread_mutex_lock(&client->buffers_lock);
+    int r = origin->share(buffer, origin);
+    if (r == 0) {
+        list_append(&client->buffers, &buffer->in_client);
+    }
+    pthread_mutex_unlock(&client->buffers_lock);
+    return r;
+}
+
+/* With this daemon, or the next one. Hand the buffer out, or free it. */
+static int share(struct gemmd_buffer *buffer, const struct origin *origin,
+                 gemmd_buffer_t **ret_buffer)
+{
+    struct gemmd_client *client = buffer->client;
+    int r;
+    bool is_alone;
+    do {
+        uint32_t epoch = atomic_load(&client->epoch);
+        r = share_once(buffer, origin);
+        is_alone = r == STATUS_DISCONNECTED && client->options.reconnect_msec > 0;
+        if (is_alone) {
+            r = client->revive(client, epoch, REVIVE_NO_LIMIT);
+        }
+    } while (is_alone && r == 0);
     if (r != 0) {
         gemmd_buffer_free(buffer);
         return r;
@@ -41,38 +94,32 @@ static int end_call(int r, struct gemmd_buffer *buffer, gemmd_buffer_t **ret_buf
     return GEMMD_OK;
 }
 
-static int ask(struct gemmd_buffer *buffer, union side_message *question, int fd,
-               struct side_packet *ret_packet)
+static int copy_fd(int fd, int *ret_copy)
 {
-    int r = session_ask(buffer->client, question, fd, SIDE_BUFFER, ret_packet);
-    if (r == 0) {
-        buffer->id = ret_packet->message.buffer.buffer_id;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) {
+        return client_fail_errno(-errno, "duplicating the buffer's fd");
     }
-    return r;
-}
-
-static int ask_for_buffer(struct gemmd_buffer *buffer, enum side_type type, uint32_t device_index,
-                          uint64_t size_bytes, int fd, struct side_packet *ret_packet)
-{
-    union side_message question;
-    side_init(&question, type, 0);
-    question.alloc_buffer.size_bytes = size_bytes;
-    question.alloc_buffer.device_index = device_index;
-    return ask(buffer, &question, fd, ret_packet);
+    *ret_copy = copy;
+    return 0;
 }
 
 /* ---- mapping ----------------------------------------------------------------------------------
  */
 
-/* Takes the fd over. */
+/* The fd stays the caller's. */
 static int map_host(struct gemmd_buffer *buffer, int fd)
 {
-    int r = region_attach(&buffer->region, fd, buffer->size_bytes);
+    int copy = -1;
+    int r = copy_fd(fd, &copy);
+    if (r != 0) {
+        return r;
+    }
+    r = region_attach(&buffer->region, copy, buffer->size_bytes);
     buffer->data = buffer->region.base;
     return r < 0 ? client_fail_errno(r, "mapping a buffer") : 0;
 }
 
-/* The fd stays the caller's. */
 static int map_cuda(struct gemmd_buffer *buffer, const struct side_buffer *answer, int fd)
 {
     int r = device_memory_map(answer->device_uuid, fd, answer->size_bytes, &buffer->mapping);
@@ -81,18 +128,13 @@ static int map_cuda(struct gemmd_buffer *buffer, const struct side_buffer *answe
     return r;
 }
 
-static int map_answer(struct gemmd_buffer *buffer, struct side_packet *packet)
+static int map_memory(struct gemmd_buffer *buffer, const struct side_buffer *answer, int fd)
 {
-    const struct side_buffer *answer = &packet->message.buffer;
-    if (packet->n_fds != 1) {
-        return client_refuse(STATUS_BAD_MESSAGE, "the daemon sent %u fds with a buffer, not 1",
-                             packet->n_fds);
-    }
     switch (answer->memory) {
     case SIDE_MEMORY_MEMFD:
-        return map_host(buffer, steal_fd(&packet->fds[0]));
+        return map_host(buffer, fd);
     case SIDE_MEMORY_CUDA:
-        return map_cuda(buffer, answer, packet->fds[0]);
+        return map_cuda(buffer, answer, fd);
     default:
         return client_refuse(STATUS_BAD_MESSAGE, "the daemon sent memory of unknown kind %u",
                              answer->memory);
@@ -102,43 +144,65 @@ static int map_answer(struct gemmd_buffer *buffer, struct side_packet *packet)
 /* ---- the daemon's memory ----------------------------------------------------------------------
  */
 
+/* The memory outlives that daemon, since this process has a descriptor of it: the next one is given
+ * that, as if it were the client's own. */
+static int take_answer(struct gemmd_buffer *buffer, const struct side_packet *packet,
+                       uint32_t device_index)
+{
+    const struct side_buffer *answer = &packet->message.buffer;
+    if (packet->n_fds != 1) {
+        return client_refuse(STATUS_BAD_MESSAGE, "the daemon sent %u fds with a buffer, not 1",
+                             packet->n_fds);
+    }
+    bool is_cuda = answer->memory == SIDE_MEMORY_CUDA;
+    int r = map_memory(buffer, answer, packet->fds[0]);
+    r = r == 0 && is_cuda ? copy_fd(packet->fds[0], &buffer->fd) : r;
+    prepare(buffer, SIDE_IMPORT_BUFFER, device_index,
+            is_cuda ? answer->size_bytes : buffer->size_bytes);
+    return r;
+}
+
+static int share_new(struct gemmd_buffer *buffer, const struct origin *origin)
+{
+    struct side_packet packet;
+    prepare(buffer, SIDE_ALLOC_BUFFER, origin->device_index, buffer->size_bytes);
+    int r = ask(buffer, -1, &packet);
+    if (r != 0) {
+        return r;
+    }
+    r = take_answer(buffer, &packet, origin->device_index);
+    side_packet_finish(&packet);
+    return r;
+}
+
 int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index, uint64_t size_bytes,
                        gemmd_buffer_t **ret_buffer)
 {
     struct gemmd_buffer *buffer = NULL;
-    struct side_packet packet;
+    const struct origin origin = {.share = share_new, .device_index = device_index, .fd = -1};
     int r = new_buffer(client, size_bytes, ret_buffer, "gemmd_buffer_alloc", &buffer);
-    if (r != 0) {
-        return r;
-    }
-    r = ask_for_buffer(buffer, SIDE_ALLOC_BUFFER, device_index, size_bytes, -1, &packet);
-    if (r == 0) {
-        r = map_answer(buffer, &packet);
-        side_packet_finish(&packet);
-    }
-    return end_call(r, buffer, ret_buffer);
+    return r != 0 ? r : share(buffer, &origin, ret_buffer);
 }
 
 /* ---- memory of this process -------------------------------------------------------------------
  */
 
 /* The daemon judges the fd first, so that its sentence is the one the caller reads. */
-static int import_fd(struct gemmd_buffer *buffer, uint32_t device_index, int fd)
+static int share_fd(struct gemmd_buffer *buffer, const struct origin *origin)
 {
     struct side_packet packet;
-    int r =
-        ask_for_buffer(buffer, SIDE_IMPORT_BUFFER, device_index, buffer->size_bytes, fd, &packet);
+    prepare(buffer, SIDE_IMPORT_BUFFER, origin->device_index, buffer->size_bytes);
+    int r = ask(buffer, origin->fd, &packet);
     if (r != 0) {
         return r;
     }
     struct side_buffer answer = packet.message.buffer;
     side_packet_finish(&packet);
-    if (fcntl(fd, F_GET_SEALS) < 0) {
-        return map_cuda(buffer, &answer, fd);
+    if (fcntl(origin->fd, F_GET_SEALS) >= 0) {
+        return map_host(buffer, origin->fd);
     }
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    return copy < 0 ? client_fail_errno(-errno, "duplicating the buffer's fd")
-                    : map_host(buffer, copy);
+    r = map_cuda(buffer, &answer, origin->fd);
+    return r != 0 ? r : copy_fd(origin->fd, &buffer->fd);
 }
 
 int gemmd_buffer_import_fd(gemmd_client_t *client, uint32_t device_index, int fd,
@@ -148,11 +212,9 @@ int gemmd_buffer_import_fd(gemmd_client_t *client, uint32_t device_index, int fd
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_buffer_import_fd: fd is %d", fd);
     }
     struct gemmd_buffer *buffer = NULL;
+    const struct origin origin = {.share = share_fd, .device_index = device_index, .fd = fd};
     int r = new_buffer(client, size_bytes, ret_buffer, "gemmd_buffer_import_fd", &buffer);
-    if (r != 0) {
-        return r;
-    }
-    return end_call(import_fd(buffer, device_index, fd), buffer, ret_buffer);
+    return r != 0 ? r : share(buffer, &origin, ret_buffer);
 }
 
 int gemmd_buffer_alloc_host(gemmd_client_t *client, uint32_t device_index, uint64_t size_bytes,
@@ -171,36 +233,38 @@ int gemmd_buffer_alloc_host(gemmd_client_t *client, uint32_t device_index, uint6
     return r;
 }
 
-static int ask_ipc(struct gemmd_buffer *buffer, uint32_t device_index,
-                   const struct device_export *exported)
+static void prepare_ipc(struct gemmd_buffer *buffer, const struct origin *origin)
 {
-    union side_message question;
-    struct side_packet packet;
-    side_init(&question, SIDE_IMPORT_IPC, 0);
-    question.import_ipc.size_bytes = buffer->size_bytes;
-    question.import_ipc.offset_bytes = exported->offset_bytes;
-    question.import_ipc.allocation_id = exported->allocation_id;
-    question.import_ipc.device_index = device_index;
-    memcpy(question.import_ipc.handle, exported->handle, sizeof(exported->handle));
-    int r = ask(buffer, &question, -1, &packet);
-    if (r == 0) {
-        side_packet_finish(&packet);
-    }
-    return r;
+    const struct device_export *exported = origin->exported;
+    side_init(&buffer->question, SIDE_IMPORT_IPC, 0);
+    buffer->question.import_ipc.size_bytes = buffer->size_bytes;
+    buffer->question.import_ipc.offset_bytes = exported->offset_bytes;
+    buffer->question.import_ipc.allocation_id = exported->allocation_id;
+    buffer->question.import_ipc.device_index = origin->device_index;
+    memcpy(buffer->question.import_ipc.handle, exported->handle, sizeof(exported->handle));
 }
 
 /* A VMM allocation is shared as a whole, and the buffer is a part of it. */
-static int ask_vmm(struct gemmd_buffer *buffer, uint32_t device_index,
-                   const struct device_export *exported)
+static void prepare_vmm(struct gemmd_buffer *buffer, const struct origin *origin)
+{
+    buffer->offset_bytes = origin->exported->offset_bytes;
+    prepare(buffer, SIDE_IMPORT_BUFFER, origin->device_index, origin->exported->allocation_bytes);
+}
+
+static int share_cuda(struct gemmd_buffer *buffer, const struct origin *origin)
 {
     struct side_packet packet;
-    buffer->offset_bytes = exported->offset_bytes;
-    int r = ask_for_buffer(buffer, SIDE_IMPORT_BUFFER, device_index, exported->allocation_bytes,
-                           exported->fd, &packet);
-    if (r == 0) {
-        side_packet_finish(&packet);
+    if (origin->fd >= 0) {
+        prepare_vmm(buffer, origin);
+    } else {
+        prepare_ipc(buffer, origin);
     }
-    return r;
+    int r = ask(buffer, origin->fd, &packet);
+    if (r != 0) {
+        return r;
+    }
+    side_packet_finish(&packet);
+    return origin->fd >= 0 ? copy_fd(origin->fd, &buffer->fd) : 0;
 }
 
 int gemmd_buffer_import_cuda(gemmd_client_t *client, uint32_t device_index, void *pointer,
@@ -213,15 +277,15 @@ int gemmd_buffer_import_cuda(gemmd_client_t *client, uint32_t device_index, void
     }
     CLEAN_FD int fd = exported.fd;
     struct gemmd_buffer *buffer = NULL;
+    const struct origin origin = {
+        .share = share_cuda, .device_index = device_index, .fd = fd, .exported = &exported};
     r = new_buffer(client, size_bytes, ret_buffer, "gemmd_buffer_import_cuda", &buffer);
     if (r != 0) {
         return r;
     }
     buffer->memory = GEMMD_MEMORY_CUDA;
     buffer->data = pointer;
-    r = fd >= 0 ? ask_vmm(buffer, device_index, &exported)
-                : ask_ipc(buffer, device_index, &exported);
-    return end_call(r, buffer, ret_buffer);
+    return share(buffer, &origin, ret_buffer);
 }
 
 /* ---- looking, letting go ----------------------------------------------------------------------
@@ -259,9 +323,13 @@ void gemmd_buffer_free(gemmd_buffer_t *buffer)
     if (!buffer) {
         return;
     }
+    pthread_mutex_lock(&buffer->client->buffers_lock);
+    list_remove(&buffer->in_client);
+    pthread_mutex_unlock(&buffer->client->buffers_lock);
     if (buffer->id != 0) {
         release(buffer);
     }
+    cleanup_fd(&buffer->fd);
     region_finish(&buffer->region);
     device_memory_unmap(&buffer->mapping);
     free(buffer);

@@ -1,11 +1,13 @@
 /* client.h - what the files of libgemmd share. Not installed; gemmctl includes it for control
  * calls.
  *
- * Floors, lowest first: error; filled, queue, session, driver_cuda; device_memory; device_order;
- * exchange, connection; listen; control; turns; submit, wait, buffers, weights; stream.
+ * Floors, lowest first: error; filled, queue, session, known, driver_cuda; device_memory;
+ * device_order; exchange, connection; listen; control; turns; weights; submit, wait, buffers;
+ * stream; resend; revive; client. Who finds the daemon gone calls client->revive.
  *
- * Locks: side_lock (session socket); lanes_lock (opening of queues), under which side_lock or a
- * queue's lock is taken; one lock a queue (its tickets and the lane under it). The lock of the
+ * Locks: life_lock (one revival at a time); under it, as otherwise, lanes_lock (opening of queues)
+ * or buffers_lock (the list, and sharing of one more); under each of these side_lock (session
+ * socket) or a queue's lock; one lock a queue (its tickets and the lane under it). The lock of the
  * ZeroMQ queue guards the control socket and the calls that wait for a reply as well. */
 #pragma once
 
@@ -17,6 +19,7 @@
 #include "client/device_memory.h"
 #include "client/device_order.h"
 #include "client/include/gemmd.h"
+#include "client/known.h"
 #include "ipc/base/list.h"
 #include "ipc/base/reason.h"
 #include "ipc/lane.h"
@@ -30,13 +33,17 @@
 #define CLIENT_DEVICES_MAX     16u
 #define CLIENT_WAIT_SLICE_USEC 50000u /* how often a wait looks if the daemon is there */
 
-enum ticket_state { TICKET_FREE = 0, TICKET_IN_FLIGHT, TICKET_DONE };
+/* HELD: answered by a daemon that is about to go; if it goes, the request is done anew. */
+enum ticket_state { TICKET_FREE = 0, TICKET_IN_FLIGHT, TICKET_HELD, TICKET_DONE };
 
 struct ticket {
     uint64_t id; /* the gemmd_ticket_t and the request_id on the wire */
     enum ticket_state state;
+    bool is_cancelled;
     bool is_cancel_due;           /* the ring had no room for the cancellation yet */
-    struct request_result result; /* DONE */
+    uint64_t held_until_usec;     /* HELD */
+    struct request_desc desc;     /* to be sent again */
+    struct request_result result; /* HELD, DONE */
     struct reason *first_failure; /* where to keep a failure that nobody waits for, if there is none
                                      yet; NULL: somebody waits */
     uint32_t order_value;         /* what its words of stream order became last */
@@ -68,6 +75,7 @@ struct queue {
     uint32_t path;
     uint32_t i_next; /* where the search for a free ticket starts */
     uint64_t n_serial;
+    uint64_t hold_usec; /* how long an answer is held; 0: not at all */
     struct turns turns; /* of a lane */
 };
 
@@ -86,6 +94,7 @@ struct exchange {
     int socket_fd; /* the socket's own, for poll() */
     int kick_fd;   /* eventfd: wakes the thread that polls when another took what came in */
     uint64_t n_ids;
+    bool is_renewing; /* nobody sleeps on it now */
     struct list calls;
 };
 
@@ -101,6 +110,15 @@ struct gemmd_client {
     pthread_mutex_t lanes_lock; /* guards the opening of queues */
     struct queue lanes[CLIENT_DEVICES_MAX];
     struct queue zeromq;
+    /* Life after the daemon's death; see revive.c. */
+    int (*revive)(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec);
+    pthread_mutex_t life_lock;
+    _Atomic uint32_t epoch;   /* how many daemons there were before this one */
+    _Atomic bool is_reviving; /* nothing new is sent meanwhile */
+    uint64_t gone_usec;       /* when that was found out; 0: it is there; guarded by life_lock */
+    pthread_mutex_t buffers_lock;
+    struct list buffers; /* all that are shared */
+    struct known known;
     pthread_t watcher; /* see turns.c; started under lanes_lock */
     int watcher_fd;    /* eventfd: ends it; -1: there is none */
 };
@@ -123,11 +141,15 @@ struct gemmd_buffer {
     void *data;                   /* where it is for the caller: in one of the two, or its own */
     enum gemmd_memory memory;
     uint64_t id;
+    uint64_t id_next; /* of the daemon that is being connected to */
     uint64_t size_bytes;
-    uint64_t offset_bytes; /* of data in what the daemon knows as the buffer */
+    uint64_t offset_bytes;       /* of data in what the daemon knows as the buffer */
+    struct list in_client;       /* guarded, like id, by buffers_lock */
+    union side_message question; /* by which another daemon shares the same memory... */
+    int fd; /* ...and what goes with it, if that is not region.fd: owned; -1: nothing */
 };
 
-/* connection.c: the folder of the daemon's sockets: wanted, else by the environment, else the
+/* client.c: the folder of the daemon's sockets: wanted, else by the environment, else the
  * system's. 0 or a status with its sentence. */
 int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes);
 
@@ -172,13 +194,25 @@ void queue_fail_all(struct queue *queue, const struct reason *why);
 void queue_cancel(struct queue *queue, struct ticket *ticket);
 void queue_send_cancels(struct queue *queue);
 
+/* queue_fail_streams(): end those that go in the order of a stream. queue_settle(): a held answer
+ * becomes the result once its time is over. */
+void queue_fail_streams(struct queue *queue, const struct reason *why);
+void queue_settle(struct ticket *ticket);
+
 /* session.c - one question and its answer over the session socket. *ret_packet is of type
  * `expected`, to be finished by the caller. Blocks up to timeout_msec. session_is_alive(): the
  * daemon has not hung up. session_gone(): sets that sentence, returns DISCONNECTED. */
 int session_ask(struct gemmd_client *client, union side_message *question, int fd,
                 enum side_type expected, struct side_packet *ret_packet) GD_MUST_CHECK;
+/* session_ask_locked(): the same with side_lock held. */
+int session_ask_locked(struct gemmd_client *client, union side_message *question, int fd,
+                       enum side_type expected, struct side_packet *ret_packet) GD_MUST_CHECK;
 bool session_is_alive(const struct gemmd_client *client);
 int session_gone(const struct gemmd_client *client);
+
+/* connection.c - connection_open(): connect to the session socket and say HELLO: the client's first
+ * session, or one in the place of that which is gone. session_fd keeps its number. */
+int connection_open(struct gemmd_client *client) GD_MUST_CHECK;
 
 /* exchange.c - the ZeroMQ socket. With the ZeroMQ queue's lock held, but for init, finish and poll.
  * exchange_send(): send one message, and take what came in; never waits: BUSY when the socket takes
@@ -186,7 +220,10 @@ int session_gone(const struct gemmd_client *client);
  * that is there to its call or ticket; a reply that makes no sense ends them all.
  * exchange_poll(): sleep until something may have come in, or timeout_usec.
  * exchange_fail_calls(): end every call that waits. */
+/* exchange_renew(): another socket for another session, once nobody sleeps on the old one; calls
+ * that wait end with DISCONNECTED. Without the lock. */
 int exchange_init(struct gemmd_client *client) GD_MUST_CHECK;
+int exchange_renew(struct gemmd_client *client) GD_MUST_CHECK;
 void exchange_finish(struct gemmd_client *client);
 int exchange_send(struct gemmd_client *client, const struct msg_request *request) GD_MUST_CHECK;
 void exchange_drain(struct gemmd_client *client);
@@ -194,19 +231,34 @@ void exchange_poll(const struct gemmd_client *client, uint64_t timeout_usec);
 void exchange_fail_calls(struct gemmd_client *client, const struct reason *why);
 
 /* listen.c - with queue->lock held, which listen_sleep() lets go meanwhile. listen_drain(): take
- * the results that are there. listen_fail_all(): end everything in flight with DISCONNECTED.
- * listen_sleep(): wait until something may have changed, or for timeout_usec; everything in flight
- * ends when the daemon is found to be gone. */
+ * the results that are there. listen_sleep(): wait until something may have changed, or for
+ * timeout_usec; when the daemon is found to be gone, the next one is looked for, and if none comes,
+ * everything in flight ends. listen_for_reply(): the same for a call, which only ends.
+ * listen_await_quiet(): until nobody sleeps on the queue; for who holds life_lock. */
 uint64_t listen_now_usec(void);
-void listen_fail_all(struct gemmd_client *client, struct queue *queue);
+void listen_await_quiet(struct queue *queue);
 void listen_drain(struct gemmd_client *client, struct queue *queue);
 void listen_sleep(struct gemmd_client *client, struct queue *queue, uint64_t timeout_usec);
+void listen_for_reply(struct gemmd_client *client, uint64_t timeout_usec);
 
 /* control.c - control_call(): one verb and its reply, which is to be finished by the caller.
  * Return: 0, or the refusal's status with the sentence set and nothing to finish. Any thread;
- * blocks up to timeout_msec. */
+ * blocks up to timeout_msec, and reconnect_msec. control_call_once(): not again with the next
+ * daemon. */
 int control_call(struct gemmd_client *client, struct msg_request *request,
                  struct msg_reply *ret_reply) GD_MUST_CHECK;
+int control_call_once(struct gemmd_client *client, struct msg_request *request,
+                      struct msg_reply *ret_reply) GD_MUST_CHECK;
+
+/* weights.c - weights of a daemon that is gone. weights_find(): what the present one calls the
+ * weight `name`, of that shape and on that device, or NOT_FOUND. weights_settle(): know that of
+ * every weight that is to be used. weights_id(): the id to send; what is not settled keeps its own.
+ */
+int weights_find(struct gemmd_client *client, const struct known_weight *weight,
+                 uint64_t *ret_id) GD_MUST_CHECK;
+int weights_settle(struct gemmd_client *client, const struct gemmd_gemm *gemms,
+                   size_t n) GD_MUST_CHECK;
+uint64_t weights_id(struct gemmd_client *client, const gemmd_weight_t *weight);
 
 /* turns.c - words of stream order. turns_open(): of an open lane, at its first use; starts the
  * watcher. turns_stop(): before anything of the client is taken down, end the watcher and release
@@ -218,9 +270,43 @@ void turns_finish(struct turns *turns);
 
 /* submit.c - submit_queue_of(): the queue a ticket came from; NULL when its path is none.
  * submit_queue_for(): the one that requests for that device go through, opened at its first use.
- * submit_check(), submit_describe(): one request. */
+ * submit_attach(): ask for a lane and map it. submit_check(), submit_describe(): one request.
+ * submit_await(): until no revival is under way. */
 struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket);
 int submit_queue_for(struct gemmd_client *client, uint32_t device_index,
                      struct queue **ret_queue) GD_MUST_CHECK;
+int submit_attach(struct gemmd_client *client, uint32_t device_index,
+                  struct lane *ret_lane) GD_MUST_CHECK;
+void submit_await(struct gemmd_client *client);
 int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm) GD_MUST_CHECK;
-struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t request_id);
+struct request_desc submit_describe(struct gemmd_client *client, const struct gemmd_gemm *gemm,
+                                    uint64_t request_id);
+
+/* resend.c - what was in flight, to the next daemon, in two steps. resend_prepare(): ask it for
+ * what the requests need: buffers, weights, lanes; may fail, and then nothing has changed.
+ * resend_commit(): send the requests again (or end them, with has_no_repeat), and go on with the
+ * lanes. resend_finish(): safe on RESEND_NULL. With life_lock held. */
+struct resend_weight {
+    uint64_t id_before;
+    uint64_t id_next; /* 0: the next daemon does not have it */
+    struct known_weight weight;
+};
+
+struct resend {
+    struct lane lanes[CLIENT_DEVICES_MAX];
+    struct resend_weight *weights; /* owned */
+    uint32_t n_weights;
+};
+
+/* resend_init() - nothing prepared; resend_finish() is safe from then on. */
+void resend_init(struct resend *resend);
+void resend_finish(struct resend *resend);
+int resend_prepare(struct gemmd_client *client, struct resend *resend) GD_MUST_CHECK;
+void resend_commit(struct gemmd_client *client, struct resend *resend);
+
+/* revive.c - revive(): the daemon of that epoch is gone: connect to the next one, with one attempt
+ * at least. 0 when there is one, also if another thread has done it; TIMEOUT when until_usec came
+ * first; DISCONNECTED when there was none within reconnect_msec, or why it was of no use. Without
+ * any of the locks above. */
+int revive(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec) GD_MUST_CHECK;
+#define REVIVE_NO_LIMIT UINT64_MAX /* but for reconnect_msec */

@@ -15,7 +15,7 @@ static int send(struct gemmd_client *client, const struct msg_request *request, 
             return client_refuse(STATUS_TIMEOUT, "the daemon did not take a message within %u ms",
                                  client->options.timeout_msec);
         }
-        listen_sleep(client, &client->zeromq, num_min(deadline - now, SEND_SLICE_USEC));
+        listen_for_reply(client, num_min(deadline - now, SEND_SLICE_USEC));
     }
     return r;
 }
@@ -28,7 +28,7 @@ static int await(struct gemmd_client *client, const struct call *call, uint64_t 
             return client_refuse(STATUS_TIMEOUT, "the daemon did not reply within %u ms",
                                  client->options.timeout_msec);
         }
-        listen_sleep(client, &client->zeromq, num_min(deadline - now, CLIENT_WAIT_SLICE_USEC));
+        listen_for_reply(client, num_min(deadline - now, CLIENT_WAIT_SLICE_USEC));
     }
     return call->why.status != STATUS_OK ? client_fail(&call->why) : 0;
 }
@@ -46,8 +46,8 @@ static int send_and_await(struct gemmd_client *client, struct msg_request *reque
     return r;
 }
 
-int control_call(struct gemmd_client *client, struct msg_request *request,
-                 struct msg_reply *ret_reply)
+int control_call_once(struct gemmd_client *client, struct msg_request *request,
+                      struct msg_reply *ret_reply)
 {
     struct call call = {.why = REASON_NULL, .reply = MSG_REPLY_NULL};
     pthread_mutex_lock(&client->zeromq.lock);
@@ -62,4 +62,20 @@ int control_call(struct gemmd_client *client, struct msg_request *request,
     }
     msg_reply_finish(&call.reply);
     return r;
+}
+
+int control_call(struct gemmd_client *client, struct msg_request *request,
+                 struct msg_reply *ret_reply)
+{
+    for (;;) {
+        uint32_t epoch = atomic_load(&client->epoch);
+        int r = control_call_once(client, request, ret_reply);
+        if (r != STATUS_DISCONNECTED || client->options.reconnect_msec == 0) {
+            return r;
+        }
+        r = client->revive(client, epoch, REVIVE_NO_LIMIT);
+        if (r != 0) {
+            return r;
+        }
+    }
 }

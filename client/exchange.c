@@ -21,21 +21,48 @@
 
 #include "client/client.h"
 
-int exchange_init(struct gemmd_client *client)
+static int connect_socket(struct gemmd_client *client)
 {
     struct exchange *exchange = &client->exchange;
     char path[CLIENT_DIR_BYTES + sizeof("/" SIDE_CONTROL_NAME)];
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_CONTROL_NAME);
-    exchange->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (exchange->kick_fd < 0) {
-        return client_fail_errno(-errno, "making an eventfd");
-    }
     int r = sock_connect_dealer(&exchange->sock, path, client->welcome.token, SIDE_TOKEN_BYTES);
     if (r < 0) {
         return client_fail_errno(r, "connecting to the control socket");
     }
     exchange->socket_fd = sock_fd(&exchange->sock);
     return 0;
+}
+
+int exchange_init(struct gemmd_client *client)
+{
+    client->exchange.kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (client->exchange.kick_fd < 0) {
+        return client_fail_errno(-errno, "making an eventfd");
+    }
+    return connect_socket(client);
+}
+
+static int renew_locked(struct gemmd_client *client)
+{
+    struct reason why;
+    (void)reason_set(&why, STATUS_DISCONNECTED, "the daemon at %s hung up", client->socket_dir);
+    client->exchange.is_renewing = true;
+    (void)!write(client->exchange.kick_fd, &(uint64_t){1}, sizeof(uint64_t));
+    listen_await_quiet(&client->zeromq);
+    client->exchange.is_renewing = false;
+    exchange_drain(client);
+    exchange_fail_calls(client, &why);
+    sock_finish(&client->exchange.sock);
+    return connect_socket(client);
+}
+
+int exchange_renew(struct gemmd_client *client)
+{
+    pthread_mutex_lock(&client->zeromq.lock);
+    int r = renew_locked(client);
+    pthread_mutex_unlock(&client->zeromq.lock);
+    return r;
 }
 
 void exchange_finish(struct gemmd_client *client)

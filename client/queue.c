@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/clock.h"
+
 #include "client/client.h"
 
 #define INDEX_BITS 16u
@@ -70,6 +72,7 @@ struct ticket *queue_take(struct queue *queue)
     ticket->id = ticket_id(++queue->n_serial, queue->path, queue->i_next);
     ticket->state = TICKET_IN_FLIGHT;
     ticket->first_failure = NULL;
+    ticket->is_cancelled = false;
     queue->n_in_use++;
     queue->i_next = (queue->i_next + 1) % queue->n_tickets;
     return ticket;
@@ -109,15 +112,37 @@ static void spend(struct queue *queue, struct ticket *ticket)
     queue_give(queue, ticket);
 }
 
+/* Does the daemon say so because it is about to go? Then the next one may do it. */
+static bool is_farewell(const struct queue *queue, const struct ticket *ticket)
+{
+    uint32_t status = ticket->result.status;
+    return queue->hold_usec > 0 && ticket->state == TICKET_IN_FLIGHT && !ticket->first_failure &&
+           !ticket->is_cancelled &&
+           (status == STATUS_DEVICE_LOST || status == STATUS_SHUTTING_DOWN);
+}
+
+void queue_settle(struct ticket *ticket)
+{
+    if (ticket->state == TICKET_HELD &&
+        clock_now_nsec() / CLOCK_NSEC_PER_USEC >= ticket->held_until_usec) {
+        ticket->state = TICKET_DONE;
+    }
+}
+
 /* A result for an id that is not in flight is dropped: a daemon's mistake must not become ours. */
 void queue_result(struct queue *queue, const struct request_result *result)
 {
     struct ticket *ticket = queue_find(queue, result->request_id);
-    if (!ticket || ticket->state != TICKET_IN_FLIGHT) {
+    if (!ticket || (ticket->state != TICKET_IN_FLIGHT && ticket->state != TICKET_HELD)) {
         return;
     }
     ticket->result = *result;
     ticket->result.text[REASON_TEXT_BYTES - 1] = '\0';
+    if (is_farewell(queue, ticket)) {
+        ticket->state = TICKET_HELD;
+        ticket->held_until_usec = clock_now_nsec() / CLOCK_NSEC_PER_USEC + queue->hold_usec;
+        return;
+    }
     ticket->state = TICKET_DONE;
     forget_cancel(queue, ticket);
     if (ticket->first_failure) {
@@ -126,15 +151,27 @@ void queue_result(struct queue *queue, const struct request_result *result)
     pthread_cond_broadcast(&queue->changed);
 }
 
-void queue_fail_all(struct queue *queue, const struct reason *why)
+static void fail(struct queue *queue, const struct reason *why, bool is_of_streams_only)
 {
     struct request_result result = {.status = (uint32_t)why->status};
     static_assert(sizeof(result.text) == sizeof(why->text), "a result holds any sentence");
     memcpy(result.text, why->text, sizeof(result.text));
     for (uint32_t i = 0; i < queue->n_tickets; i++) {
-        result.request_id = queue->tickets[i].id;
-        queue_result(queue, &result);
+        if (queue->tickets[i].first_failure || !is_of_streams_only) {
+            result.request_id = queue->tickets[i].id;
+            queue_result(queue, &result);
+        }
     }
+}
+
+void queue_fail_all(struct queue *queue, const struct reason *why)
+{
+    fail(queue, why, false);
+}
+
+void queue_fail_streams(struct queue *queue, const struct reason *why)
+{
+    fail(queue, why, true);
 }
 
 /* False when the ring is full. One whose indices were overwritten takes nothing any more; what is

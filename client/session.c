@@ -46,7 +46,7 @@ static int receive_packet(struct gemmd_client *client, struct side_packet *ret_p
     if (r == 1) {
         return 0;
     }
-    if (r == 0) {
+    if (r == 0 || r == -ECONNRESET) {
         return session_gone(client);
     }
     if (r == -EAGAIN) {
@@ -67,8 +67,8 @@ static int receive_answer(struct gemmd_client *client, uint64_t sequence,
     return r;
 }
 
-static int ask_locked(struct gemmd_client *client, union side_message *question, int fd,
-                      enum side_type expected, struct side_packet *ret_packet)
+int session_ask_locked(struct gemmd_client *client, union side_message *question, int fd,
+                       enum side_type expected, struct side_packet *ret_packet)
 {
     question->header.sequence = ++client->n_sequence;
     int r = side_send(client->session_fd, question, &fd, fd >= 0 ? 1 : 0);
@@ -95,7 +95,7 @@ int session_ask(struct gemmd_client *client, union side_message *question, int f
                 enum side_type expected, struct side_packet *ret_packet)
 {
     pthread_mutex_lock(&client->side_lock);
-    int r = ask_locked(client, question, fd, expected, ret_packet);
+    int r = session_ask_locked(client, question, fd, expected, ret_packet);
     pthread_mutex_unlock(&client->side_lock);
     return r;
 }

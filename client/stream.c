@@ -167,8 +167,8 @@ static int push(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, uint
     }
     struct ticket *ticket = queue_take(queue);
     uint32_t entry = (uint32_t)(ticket - queue->tickets);
-    struct request_desc desc = submit_describe(gemm, ticket->id);
-    desc.flags = REQUEST_FLAG_ORDERED;
+    struct request_desc desc = submit_describe(stream->client, gemm, ticket->id);
+    desc.flags |= REQUEST_FLAG_ORDERED;
     desc.order_entry = entry;
     desc.order_value = ticket->order_value + 1;
     desc.order_stream = stream->index;
@@ -187,6 +187,7 @@ static int submit(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, ui
                   struct gemmd_signal *ret_signal)
 {
     int r = check(stream, gemm);
+    r = r != 0 ? r : weights_settle(stream->client, gemm, 1);
     if (r != 0) {
         return r;
     }

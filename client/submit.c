@@ -86,11 +86,26 @@ static uint64_t scale_stride(const struct gemmd_gemm *gemm)
                                                     : 1;
 }
 
-struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t request_id)
+/* What the options say of every request. */
+static uint32_t flags_of(const struct gemmd_options *options)
+{
+    static const uint32_t priorities[] = {[GEMMD_PRIORITY_NORMAL] = REQUEST_FLAG_NONE,
+                                          [GEMMD_PRIORITY_HIGH] = REQUEST_FLAG_HIGH,
+                                          [GEMMD_PRIORITY_LOW] = REQUEST_FLAG_LOW};
+    uint32_t flags = priorities[options->priority];
+    if (options->hold_usec == 0) {
+        return flags | REQUEST_FLAG_NO_HOLD;
+    }
+    bool is_bounded = options->hold_usec <= REQUEST_HOLD_USEC_MAX;
+    return is_bounded ? flags | options->hold_usec << REQUEST_HOLD_SHIFT : flags;
+}
+
+struct request_desc submit_describe(struct gemmd_client *client, const struct gemmd_gemm *gemm,
+                                    uint64_t request_id)
 {
     return (struct request_desc){
         .request_id = request_id,
-        .weight_id = gemm->weight->id,
+        .weight_id = weights_id(client, gemm->weight),
         .x_buffer_id = gemm->x ? gemm->x->id : 0,
         .x_offset_bytes = offset_of(gemm->x, gemm->x_offset_bytes),
         .x_stride_elems = gemm->x_stride ? gemm->x_stride : gemm->weight->k,
@@ -104,6 +119,7 @@ struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t requ
         .op = REQUEST_OP_GEMM,
         .x_dtype = (uint8_t)gemm->x_dtype,
         .y_dtype = (uint8_t)gemm->y_dtype,
+        .flags = flags_of(&client->options),
         .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id : 0,
         .x_scale_offset_bytes = offset_of(gemm->x_scale, gemm->x_scale_offset_bytes),
         .x_scale_stride_elems = scale_stride(gemm),
@@ -112,7 +128,7 @@ struct request_desc submit_describe(const struct gemmd_gemm *gemm, uint64_t requ
 
 /* ---- paths ---------------------------------------------------------------------------------- */
 
-static int attach_lane(struct lane *lane, struct side_packet *packet, uint32_t device_index)
+static int map_lane(struct lane *lane, struct side_packet *packet, uint32_t device_index)
 {
     struct reason why = REASON_NULL;
     if (packet->n_fds != 2 || packet->message.lane.device_index != device_index) {
@@ -127,28 +143,37 @@ static int attach_lane(struct lane *lane, struct side_packet *packet, uint32_t d
     return r > 0 ? client_fail(&why) : 0;
 }
 
-static int open_queue(struct queue *queue, struct lane *lane, uint32_t n_tickets, uint32_t path)
+static int open_queue(const struct gemmd_client *client, struct queue *queue, struct lane *lane,
+                      uint32_t n_tickets, uint32_t path)
 {
+    const struct gemmd_options *options = &client->options;
     pthread_mutex_lock(&queue->lock);
+    queue->hold_usec = options->has_no_repeat ? 0 : options->reconnect_msec * 1000ull;
     int r = queue_open(queue, lane, n_tickets, path);
     pthread_mutex_unlock(&queue->lock);
     return r < 0 ? client_fail_errno(r, "tickets") : 0;
 }
 
-static int open_lane(struct gemmd_client *client, struct queue *queue, uint32_t device_index)
+int submit_attach(struct gemmd_client *client, uint32_t device_index, struct lane *ret_lane)
 {
     union side_message question;
     struct side_packet packet;
-    struct lane lane = LANE_NULL;
     side_init(&question, SIDE_OPEN_LANE, 0);
     question.open_lane.device_index = device_index;
     int r = session_ask(client, &question, -1, SIDE_LANE, &packet);
     if (r != 0) {
         return r;
     }
-    r = attach_lane(&lane, &packet, device_index);
+    r = map_lane(ret_lane, &packet, device_index);
     side_packet_finish(&packet);
-    r = r != 0 ? r : open_queue(queue, &lane, lane.n_entries, device_index);
+    return r;
+}
+
+static int open_lane(struct gemmd_client *client, struct queue *queue, uint32_t device_index)
+{
+    struct lane lane = LANE_NULL;
+    int r = submit_attach(client, device_index, &lane);
+    r = r != 0 ? r : open_queue(client, queue, &lane, lane.n_entries, device_index);
     lane_finish(&lane);
     return r;
 }
@@ -158,13 +183,25 @@ static int open_zeromq(struct gemmd_client *client, struct queue *queue)
 {
     struct msg_request ping = {.verb = MSG_VERB_PING};
     struct msg_reply reply;
-    int r = control_call(client, &ping, &reply);
+    int r = control_call_once(client, &ping, &reply);
     if (r != 0) {
         return r;
     }
     msg_reply_finish(&reply);
     uint32_t n = (uint32_t)num_min(num_max(client->welcome.in_flight_max, 1), LANE_ENTRIES_MAX);
-    return open_queue(queue, NULL, n, CLIENT_PATH_ZEROMQ);
+    return open_queue(client, queue, NULL, n, CLIENT_PATH_ZEROMQ);
+}
+
+static int open_at_first_use(struct gemmd_client *client, struct queue *queue, bool is_ring,
+                             uint32_t device_index)
+{
+    int r = 0;
+    pthread_mutex_lock(&client->lanes_lock);
+    if (!queue->is_open) {
+        r = is_ring ? open_lane(client, queue, device_index) : open_zeromq(client, queue);
+    }
+    pthread_mutex_unlock(&client->lanes_lock);
+    return r;
 }
 
 int submit_queue_for(struct gemmd_client *client, uint32_t device_index, struct queue **ret_queue)
@@ -175,16 +212,20 @@ int submit_queue_for(struct gemmd_client *client, uint32_t device_index, struct 
                              device_index, CLIENT_DEVICES_MAX - 1);
     }
     struct queue *queue = is_ring ? &client->lanes[device_index] : &client->zeromq;
-    int r = 0;
-    pthread_mutex_lock(&client->lanes_lock);
-    if (!queue->is_open) {
-        r = is_ring ? open_lane(client, queue, device_index) : open_zeromq(client, queue);
+    for (;;) {
+        uint32_t epoch = atomic_load(&client->epoch);
+        int r = open_at_first_use(client, queue, is_ring, device_index);
+        if (r == 0) {
+            *ret_queue = queue;
+        }
+        if (r != STATUS_DISCONNECTED || client->options.reconnect_msec == 0) {
+            return r;
+        }
+        r = client->revive(client, epoch, REVIVE_NO_LIMIT);
+        if (r != 0) {
+            return r;
+        }
     }
-    pthread_mutex_unlock(&client->lanes_lock);
-    if (r == 0) {
-        *ret_queue = queue;
-    }
-    return r;
 }
 
 struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket)
@@ -219,8 +260,8 @@ static void push_chunk(struct queue *queue, const struct request_desc *descs, ui
     }
 }
 
-static int submit_to_lane(struct queue *queue, const struct gemmd_gemm *gemms, size_t n,
-                          gemmd_ticket_t *ret_tickets)
+static int submit_to_lane(struct gemmd_client *client, struct queue *queue,
+                          const struct gemmd_gemm *gemms, size_t n, gemmd_ticket_t *ret_tickets)
 {
     uint32_t n_free;
     enum ring_result room = ring_room(&queue->lane.submit, &n_free);
@@ -232,27 +273,34 @@ static int submit_to_lane(struct queue *queue, const struct gemmd_gemm *gemms, s
     for (size_t i = 0; i < n; i += SUBMIT_CHUNK) {
         uint32_t n_chunk = (uint32_t)num_min(n - i, SUBMIT_CHUNK);
         for (uint32_t j = 0; j < n_chunk; j++) {
-            ret_tickets[i + j] = queue_take(queue)->id;
-            descs[j] = submit_describe(&gemms[i + j], ret_tickets[i + j]);
+            struct ticket *ticket = queue_take(queue);
+            ret_tickets[i + j] = ticket->id;
+            ticket->desc = submit_describe(client, &gemms[i + j], ticket->id);
+            descs[j] = ticket->desc;
         }
         push_chunk(queue, descs, n_chunk);
     }
     return 0;
 }
 
-static int post(struct gemmd_client *client, const struct gemmd_gemm *gemm, gemmd_ticket_t ticket)
+static int post(struct gemmd_client *client, const struct ticket *ticket)
 {
     struct msg_request request = {
-        .request_id = ticket,
+        .request_id = ticket->id,
         .verb = MSG_VERB_SUBMIT,
-        .submit = submit_describe(gemm, ticket),
+        .submit = ticket->desc,
     };
     return exchange_send(client, &request);
 }
 
-/* A message that cannot be sent ends its request: those before it are in flight already. */
-static void end_unsent(struct queue *queue, gemmd_ticket_t ticket, int status)
+/* A message that cannot be sent ends its request: those before it are in flight already. If there
+ * is nobody to send it to, whoever waits for it finds the next daemon, and it goes there. */
+static void end_unsent(const struct gemmd_client *client, struct queue *queue,
+                       gemmd_ticket_t ticket, int status)
 {
+    if (status == STATUS_DISCONNECTED && client->options.reconnect_msec > 0) {
+        return;
+    }
     struct request_result result = {.request_id = ticket, .status = (uint32_t)status};
     (void)snprintf(result.text, sizeof(result.text), "%s", gemmd_last_error());
     queue_result(queue, &result);
@@ -267,17 +315,52 @@ static int submit_by_message(struct gemmd_client *client, const struct gemmd_gem
     }
     for (size_t i = 0; i < n; i++) {
         struct ticket *ticket = queue_take(queue);
-        int r = post(client, &gemms[i], ticket->id);
+        ticket->desc = submit_describe(client, &gemms[i], ticket->id);
+        int r = post(client, ticket);
         if (r == STATUS_BUSY && i == 0) {
             queue_give(queue, ticket);
             return r;
         }
         ret_tickets[i] = ticket->id;
         if (r != 0) {
-            end_unsent(queue, ticket->id, r);
+            end_unsent(client, queue, ticket->id, r);
         }
     }
     return 0;
+}
+
+void submit_await(struct gemmd_client *client)
+{
+    pthread_mutex_lock(&client->life_lock); /* whoever revives holds it */
+    pthread_mutex_unlock(&client->life_lock);
+}
+
+/* *ret_is_late: the daemon that this was meant for is being replaced, or has been; nothing was
+ * sent. */
+static int submit_once(struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n,
+                       gemmd_ticket_t *ret_tickets, bool *ret_is_late)
+{
+    struct queue *queue = NULL;
+    uint32_t epoch = atomic_load(&client->epoch);
+    *ret_is_late = false;
+    int r = submit_queue_for(client, gemms[0].weight->device_index, &queue);
+    r = r != 0 ? r : weights_settle(client, gemms, n);
+    if (r != 0) {
+        *ret_is_late = r == STATUS_DISCONNECTED && client->options.reconnect_msec > 0 &&
+                       client->revive(client, epoch, REVIVE_NO_LIMIT) == 0;
+        return r;
+    }
+    pthread_mutex_lock(&queue->lock);
+    *ret_is_late = atomic_load(&client->is_reviving) || atomic_load(&client->epoch) != epoch;
+    if (!*ret_is_late) {
+        r = queue == &client->zeromq ? submit_by_message(client, gemms, n, ret_tickets)
+                                     : submit_to_lane(client, queue, gemms, n, ret_tickets);
+    }
+    pthread_mutex_unlock(&queue->lock);
+    if (*ret_is_late) {
+        submit_await(client);
+    }
+    return r;
 }
 
 int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
@@ -289,15 +372,10 @@ int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t 
     if (n == 0) {
         return GEMMD_OK;
     }
-    struct queue *queue = NULL;
     int r = check_gemms(client, gemms, n);
-    r = r != 0 ? r : submit_queue_for(client, gemms[0].weight->device_index, &queue);
-    if (r != 0) {
-        return r;
+    bool is_late = r == 0;
+    while (is_late) {
+        r = submit_once(client, gemms, n, ret_tickets, &is_late);
     }
-    pthread_mutex_lock(&queue->lock);
-    r = queue == &client->zeromq ? submit_by_message(client, gemms, n, ret_tickets)
-                                 : submit_to_lane(queue, gemms, n, ret_tickets);
-    pthread_mutex_unlock(&queue->lock);
     return r;
 }

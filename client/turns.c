@@ -6,6 +6,7 @@
  * itself. It is started with the first stream, and ends with the client. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -28,12 +29,14 @@ static void release_all(struct queue *queue)
 
 static void end_turns(struct gemmd_client *client)
 {
+    struct reason why = {.status = session_gone(client)};
+    (void)snprintf(why.text, sizeof(why.text), "%s", gemmd_last_error());
     for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {
         struct queue *queue = &client->lanes[i];
         pthread_mutex_lock(&queue->lock);
         if (queue->turns.is_open) {
             listen_drain(client, queue); /* what the daemon said before it went still counts */
-            listen_fail_all(client, queue);
+            queue_fail_streams(queue, &why);
             release_all(queue);
         }
         pthread_mutex_unlock(&queue->lock);
@@ -135,19 +138,42 @@ static int ask_for_words(struct gemmd_client *client, struct queue *queue, uint3
     return r;
 }
 
+/* Of a daemon that is gone. */
+static int let_go_of_words(struct queue *queue)
+{
+    if (!queue->turns.is_open) {
+        return 0;
+    }
+    pthread_mutex_lock(&queue->lock);
+    bool is_in_use = queue->turns.streams_in_use != 0;
+    pthread_mutex_unlock(&queue->lock);
+    if (is_in_use) {
+        return client_refuse(STATUS_DISCONNECTED,
+                             "streams of a daemon that is gone are still open on device %u: close "
+                             "them first",
+                             queue->path);
+    }
+    turns_finish(&queue->turns);
+    return 0;
+}
+
 static int open_locked(struct gemmd_client *client, struct queue *queue, uint32_t device_index)
 {
     struct turns turns = {.region = REGION_NULL};
-    if (queue->turns.is_open) {
-        return 0;
+    if (queue->turns.is_open && !queue->turns.is_over) {
+        return start_watcher(client); /* which may have failed the first time */
     }
-    int r = ask_for_words(client, queue, device_index, &turns);
+    int r = let_go_of_words(queue);
+    r = r != 0 ? r : ask_for_words(client, queue, device_index, &turns);
     if (r != 0) {
         return r;
     }
     turns.is_open = true;
     pthread_mutex_lock(&queue->lock);
     queue->turns = turns;
+    for (uint32_t i = 0; i < queue->n_tickets; i++) {
+        queue->tickets[i].order_value = 0; /* as the new words have it */
+    }
     pthread_mutex_unlock(&queue->lock);
     return start_watcher(client);
 }

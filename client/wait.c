@@ -27,6 +27,7 @@ static int wait_locked(struct gemmd_client *client, struct queue *queue, uint64_
         if (!ticket) {
             return unknown_ticket(id);
         }
+        queue_settle(ticket);
         if (ticket->state == TICKET_DONE) {
             *ret_ticket = ticket;
             return 0;
@@ -126,6 +127,9 @@ int gemmd_cancel(gemmd_client_t *client, gemmd_ticket_t ticket)
     struct ticket *found = queue_find(queue, ticket);
     bool is_known = found != NULL;
     bool is_done = is_known && found->state == TICKET_DONE;
+    if (is_known) {
+        found->is_cancelled = true; /* the next daemon is not asked for it */
+    }
     if (is_known && !is_done && queue != &client->zeromq) {
         queue_cancel(queue, found);
     }

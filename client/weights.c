@@ -21,8 +21,22 @@ static_assert((int)GEMMD_ACT_FLOAT == (int)MSG_ACT_FLOAT &&
 
 #define WEIGHT_BYTES_MIN FILLED_END(struct gemmd_weight, act)
 
+/* Best effort: without memory for it, a request that is in flight when the daemon goes ends. */
+static void remember(struct gemmd_client *client, const struct gemmd_weight *weight)
+{
+    struct known_weight known = {.id = weight->id,
+                                 .id_now = weight->id,
+                                 .epoch = atomic_load(&client->epoch),
+                                 .n = weight->n,
+                                 .k = weight->k,
+                                 .device_index = weight->device_index};
+    (void)snprintf(known.name, sizeof(known.name), "%s", weight->name);
+    (void)!known_add(&client->known, &known);
+}
+
 /* to: the caller's, of to_bytes. */
-static void take_weight(const struct msg_weight *message, void *to, size_t to_bytes)
+static void take_weight(struct gemmd_client *client, const struct msg_weight *message, void *to,
+                        size_t to_bytes)
 {
     struct gemmd_weight weight = {
         .id = message->weight_id,
@@ -38,6 +52,7 @@ static void take_weight(const struct msg_weight *message, void *to, size_t to_by
     (void)snprintf(weight.format, sizeof(weight.format), "%s", message->format);
     (void)snprintf(weight.name, sizeof(weight.name), "%s", message->name);
     filled_write(to, to_bytes, &weight, sizeof(weight));
+    remember(client, &weight);
 }
 
 /* Ask for weights by name with one of the two verbs whose reply lists them. */
@@ -71,7 +86,7 @@ int gemmd_find_weight(gemmd_client_t *client, const char *name, gemmd_weight_t *
         return r;
     }
     if (reply.weights.n == 1) {
-        take_weight(&reply.weights.items[0], ret_weight, ret_weight->struct_bytes);
+        take_weight(client, &reply.weights.items[0], ret_weight, ret_weight->struct_bytes);
     } else {
         r = client_refuse(STATUS_BAD_MESSAGE, "the daemon found %u weights of one name",
                           reply.weights.n);
@@ -104,7 +119,8 @@ int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_
         r = client_fail_errno(-ENOMEM, "gemmd_list_weights");
     } else {
         for (uint32_t i = 0; i < n; i++) {
-            take_weight(&reply.weights.items[i], (char *)weights + i * struct_bytes, struct_bytes);
+            take_weight(client, &reply.weights.items[i], (char *)weights + i * struct_bytes,
+                        struct_bytes);
         }
         if (n > 1) {
             qsort(weights, n, struct_bytes, compare_names);
@@ -114,4 +130,68 @@ int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_
     }
     msg_reply_finish(&reply);
     return r;
+}
+
+/* ---- of a daemon that is gone -----------------------------------------------------------------
+ */
+
+int weights_find(struct gemmd_client *client, const struct known_weight *weight, uint64_t *ret_id)
+{
+    struct msg_request request = {.verb = MSG_VERB_WEIGHT_FIND};
+    struct msg_reply reply;
+    memcpy(request.name, weight->name, sizeof(request.name));
+    int r = control_call_once(client, &request, &reply);
+    if (r != 0) {
+        return r;
+    }
+    const struct msg_weight *found = reply.weights.items;
+    bool is_same = reply.body == MSG_BODY_WEIGHTS && reply.weights.n == 1 &&
+                   found->n == weight->n && found->k == weight->k &&
+                   found->device_index == weight->device_index;
+    if (is_same) {
+        *ret_id = found->weight_id;
+    }
+    msg_reply_finish(&reply);
+    return is_same ? 0
+                   : client_refuse(STATUS_NOT_FOUND,
+                                   "weight '%.150s' has another shape, or another device, since "
+                                   "the daemon was started anew",
+                                   weight->name);
+}
+
+/* What the caller's handle says is what there was. */
+static int settle(struct gemmd_client *client, const gemmd_weight_t *weight, uint32_t epoch)
+{
+    struct known_weight known;
+    if (known_find(&client->known, weight->id, weight->name, &known) && known.epoch == epoch) {
+        return 0;
+    }
+    known = (struct known_weight){.id = weight->id,
+                                  .n = weight->n,
+                                  .k = weight->k,
+                                  .device_index = weight->device_index,
+                                  .epoch = epoch};
+    (void)snprintf(known.name, sizeof(known.name), "%s", weight->name);
+    int r = weights_find(client, &known, &known.id_now);
+    return r != 0 ? r : known_add(&client->known, &known);
+}
+
+int weights_settle(struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n)
+{
+    uint32_t epoch = atomic_load(&client->epoch);
+    int r = 0;
+    for (size_t i = 0; i < n && epoch > 0 && r == 0; i++) {
+        r = settle(client, gemms[i].weight, epoch);
+    }
+    return r < 0 ? client_fail_errno(r, "weights") : r;
+}
+
+uint64_t weights_id(struct gemmd_client *client, const gemmd_weight_t *weight)
+{
+    struct known_weight known;
+    if (atomic_load_explicit(&client->epoch, memory_order_relaxed) == 0 ||
+        !known_find(&client->known, weight->id, weight->name, &known)) {
+        return weight->id;
+    }
+    return known.id_now;
 }

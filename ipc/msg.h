@@ -163,7 +163,7 @@ struct msg_bench_result {
     char layout[MSG_WORD_BYTES];
     uint64_t packed_bytes;
     uint32_t n_copies;          /* taken in turn, so that none is in a cache */
-    double floor_usec;          /* reading the packed weight from memory once; 0: not known */
+    double floor_usec;          /* a launch, and reading the packed weight once; 0: not known */
     uint64_t flops;             /* of one row */
     struct msg_bench_row *rows; /* owned; by m, then kernel */
     uint32_t n_rows;

@@ -19,7 +19,17 @@ enum request_op {
 enum request_flags {
     REQUEST_FLAG_NONE = 0,
     REQUEST_FLAG_ORDERED = 1, /* through a lane only: launched when its stream says so; order.h */
+    REQUEST_FLAG_NO_HOLD = 2, /* never held so that others can share its launch */
+    REQUEST_FLAG_HIGH = 4,    /* its session's turn comes first, and is longer */
+    REQUEST_FLAG_LOW = 8,     /* ... last, and shorter; neither: in between */
+    REQUEST_FLAGS = 15,
 };
+
+/* The upper bits of the flags: how long it may be held at most; 0: as long as the daemon thinks
+ * fit.
+ */
+#define REQUEST_HOLD_SHIFT    8u
+#define REQUEST_HOLD_USEC_MAX (UINT32_MAX >> REQUEST_HOLD_SHIFT)
 
 struct request_desc {
     uint64_t request_id;     /* chosen by the client, unique among its requests in flight */

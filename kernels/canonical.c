@@ -29,15 +29,13 @@ static uint32_t code_bytes(enum gk_code code)
     return gk_code_is_plain(code) ? dtype_bytes(gk_code_dtype(code)) : 1;
 }
 
-static int alloc_arrays(struct gk_canonical *canonical)
+/* All but the codes. */
+static int alloc_rest(struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
     bool has_column_scales = desc->column_scale != GK_COLUMN_SCALE_NONE;
-    int r = alloc_array(&canonical->codes, (uint64_t)desc->n * desc->k, code_bytes(desc->code));
-    if (r == 0) {
-        r = alloc_array(&canonical->scales, n_scales, dtype_bytes(desc->scale_dtype));
-    }
+    int r = alloc_array(&canonical->scales, n_scales, dtype_bytes(desc->scale_dtype));
     if (r == 0) {
         r = alloc_array(&canonical->zeros, desc->has_zeros ? n_scales : 0, 1);
     }
@@ -54,14 +52,34 @@ static int alloc_arrays(struct gk_canonical *canonical)
     return r;
 }
 
-int gk_canonical_alloc(struct gk_canonical *canonical, const struct gk_desc *desc)
+int gk_canonical_alloc_rest(struct gk_canonical *canonical, const struct gk_desc *desc)
 {
     *canonical = (struct gk_canonical){.desc = *desc};
-    int r = alloc_arrays(canonical);
+    int r = alloc_rest(canonical);
     if (r != 0) {
         gk_canonical_finish(canonical);
     }
     return r;
+}
+
+int gk_canonical_alloc(struct gk_canonical *canonical, const struct gk_desc *desc)
+{
+    int r = gk_canonical_alloc_rest(canonical, desc);
+    if (r != 0) {
+        return r;
+    }
+    r = alloc_array(&canonical->codes, (uint64_t)desc->n * desc->k, code_bytes(desc->code));
+    if (r != 0) {
+        gk_canonical_finish(canonical);
+    }
+    return r;
+}
+
+int canonical_alloc_like(struct gk_canonical *canonical, const struct gk_desc *desc,
+                         const struct gk_canonical *source)
+{
+    return source->codes != NULL ? gk_canonical_alloc(canonical, desc)
+                                 : gk_canonical_alloc_rest(canonical, desc);
 }
 
 void gk_canonical_finish(struct gk_canonical *canonical)

@@ -7,6 +7,7 @@
 #include "gk/gk.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "kernels/canonical.h"
 #include "kernels/rect.h"
 
 static bool is_float(enum dtype dtype)
@@ -167,7 +168,7 @@ int gk_canonical_concat_n(const struct gk_canonical *parts, uint32_t n_parts,
     struct gk_canonical whole;
     int r = desc_of_parts(parts, n_parts, &desc, why);
     if (r == 0) {
-        r = gk_canonical_alloc(&whole, &desc);
+        r = canonical_alloc_like(&whole, &desc, &parts[0]);
     }
     if (r != 0) {
         return r;

@@ -87,7 +87,9 @@ static void copy_rows(const struct gk_canonical *from, const struct rect *rect,
 
 void rect_copy(const struct gk_canonical *from, const struct rect *rect, struct gk_canonical *to)
 {
-    copy_codes(from, rect, to);
+    if (to->codes != NULL) {
+        copy_codes(from, rect, to);
+    }
     if (!gk_code_is_plain(to->desc.code)) {
         copy_scales(from, rect, to);
     }

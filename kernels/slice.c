@@ -1,6 +1,7 @@
 /* slice.c - a part of a weight, for tensor parallelism. Scales are repeated where a cut goes
  * through what one of them covers; no code and no scale ever changes. */
 #include "gk/gk.h"
+#include "kernels/canonical.h"
 #include "kernels/rect.h"
 
 static int check_range(const char *name, uint32_t first, uint32_t extent, uint32_t of,
@@ -57,7 +58,7 @@ int gk_canonical_slice_n(const struct gk_canonical *whole, uint32_t first_n, uin
     struct gk_canonical slice;
     int r = gk_desc_slice_n(&whole->desc, first_n, n, &desc, why);
     if (r == 0) {
-        r = gk_canonical_alloc(&slice, &desc);
+        r = canonical_alloc_like(&slice, &desc, whole);
     }
     if (r != 0) {
         return r;
@@ -128,7 +129,7 @@ int gk_canonical_slice_k(const struct gk_canonical *whole, uint32_t first_k, uin
     struct gk_canonical slice;
     int r = gk_desc_slice_k(&whole->desc, first_k, k, &desc, why);
     if (r == 0) {
-        r = gk_canonical_alloc(&slice, &desc);
+        r = canonical_alloc_like(&slice, &desc, whole);
     }
     if (r != 0) {
         return r;

@@ -123,6 +123,11 @@ enum gemmd_path {
     GEMMD_PATH_ZEROMQ = 1 /* the portable path, tens of microseconds slower */
 };
 
+/* Whose requests come first when there is more to do than the device can. Nobody starves. */
+enum gemmd_priority { GEMMD_PRIORITY_NORMAL = 0, GEMMD_PRIORITY_HIGH = 1, GEMMD_PRIORITY_LOW = 2 };
+
+#define GEMMD_HOLD_AUTO UINT32_MAX
+
 /* socket_dir: the folder of the daemon's sockets, at most 99 bytes; NULL: $GEMMD_SOCKET_DIR, else
  * $XDG_RUNTIME_DIR/gemmd, else /run/gemmd. */
 struct gemmd_options {
@@ -133,15 +138,28 @@ struct gemmd_options {
     uint32_t spin_usec;    /* how long a wait polls at most before it sleeps; default 100. Less
                               when recent waits were longer than that: polling would not help */
     uint32_t timeout_msec; /* for connecting and for control calls, > 0; default 5000 */
+    /* When the daemon is gone (killed, crashed, upgraded): for how long calls wait for the next one
+     * before they end with DISCONNECTED; default 30000, 0: not at all. The client then connects
+     * anew by itself; weights and buffers stay good, with what is in them. */
+    uint32_t reconnect_msec;
+    uint32_t has_no_repeat; /* 1: requests that were in flight end with DISCONNECTED; default 0:
+                               they are done anew, from x as it is then */
+    enum gemmd_priority priority;
+    uint32_t hold_usec; /* how long the daemon may hold a request so that others can share its
+                           launch: for throughput, at the cost of that latency. 0: never;
+                           default GEMMD_HOLD_AUTO: while that pays, one pass over the model at
+                           most */
 };
 #define GEMMD_OPTIONS_INIT                                                                         \
     {                                                                                              \
-        sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 100, 5000                       \
+        sizeof(struct gemmd_options), NULL, NULL, GEMMD_PATH_RING, 100, 5000, 30000, 0,            \
+            GEMMD_PRIORITY_NORMAL, GEMMD_HOLD_AUTO                                                 \
     }
 
 /* gemmd_open() - connect to the daemon. options: NULL for the defaults.
  * Errors: DISCONNECTED when no daemon listens there; VERSION; QUOTA; PERMISSION.
- * Return: GEMMD_OK with *ret_client, to be given to gemmd_close(). Blocks up to timeout_msec. */
+ * Return: GEMMD_OK with *ret_client, to be given to gemmd_close(). Blocks up to timeout_msec: a
+ * daemon that is not there is waited for only after it has been. */
 GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,
                             gemmd_client_t **ret_client) GEMMD_MUST_CHECK;
 
@@ -174,7 +192,8 @@ enum gemmd_act {
 /* What a client needs to know of a weight: a plain value, copied freely, owning nothing. */
 typedef struct gemmd_weight {
     size_t struct_bytes;
-    uint64_t id; /* stays the same across reloads of the model; never reused */
+    uint64_t id; /* stays the same across reloads of the model; never reused by that daemon. A
+                    client that connects anew finds the weight again, by name */
     uint32_t n;  /* out features: elements in a row of y */
     uint32_t k;  /* in features: elements in a row of x */
     uint32_t device_index;
@@ -256,7 +275,8 @@ GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
 GEMMD_PUBLIC enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer);
 
 /* gemmd_buffer_free() - unmap here; the daemon lets go when the last request using it has ended.
- * Your own GPU work on it must have ended. NULL is fine. */
+ * Your own GPU work on it must have ended. A request in flight that uses it is not done anew if the
+ * daemon goes meanwhile, and ends with DISCONNECTED. NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
 /* ---- products ------------------------------------------------------------------------------- */
@@ -318,7 +338,7 @@ GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gem
  * (lane_entries of gemmd.conf, 256 by default; over ZeroMQ session_requests_max). Over ZeroMQ, BUSY
  * as well while the connection is being made anew; if it breaks between two of the messages, the
  * later requests end with BUSY. The first submit of a client opens its path, which takes up to
- * timeout_msec. */
+ * timeout_msec, and the first after the daemon was gone waits for it, up to reconnect_msec. */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 
@@ -351,7 +371,8 @@ struct CUstream_st; /* cudaStream_t and CUstream are pointers to it */
 enum gemmd_order {
     GEMMD_ORDER_AUTO = 0,   /* KERNEL where it can be, else MEMORY */
     GEMMD_ORDER_KERNEL = 1, /* kernels that wait, under MPS only: this process and the daemon share
-                               the GPU at the same time */
+                               the GPU at the same time. For up to 15 processes: an H200 runs work
+                               of 16 at once, and with more a step took ten times as long */
     GEMMD_ORDER_MEMORY = 2  /* stream memory operations */
 };
 
@@ -381,7 +402,9 @@ GEMMD_PUBLIC int gemmd_gemm_on_stream(gemmd_stream_t *stream,
 
 /* gemmd_stream_status() - how the products on the stream ended: the first failure since the last
  * call, which is thereby forgotten; GEMMD_OK when none of those that have ended failed. After
- * cudaStreamSynchronize() every failure is known. Never blocks. */
+ * cudaStreamSynchronize() every failure is known. Never blocks. Products in stream order are not
+ * done anew: when the daemon goes they end with DISCONNECTED, and so does every later one until
+ * all streams of the device have been closed and opened again. */
 GEMMD_PUBLIC int gemmd_stream_status(gemmd_stream_t *stream) GEMMD_MUST_CHECK;
 
 /* What a kernel of the caller's needs to take a turn itself: addresses of the GPU's. A plain value,

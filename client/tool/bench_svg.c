@@ -77,7 +77,7 @@ static struct plot plot_at(FILE *stream, const struct drawing *drawing, double t
                          .height = height,
                          .x_min = drawing->m[0] * 0.9,
                          .x_max = drawing->m[drawing->n_m - 1] * 1.1,
-                         .y_min = INFINITY};
+                         .y_min = HUGE_VAL};
 }
 
 static void widen(struct plot *plot, double y)
@@ -203,7 +203,7 @@ static void draw_legend(FILE *stream, const struct drawing *drawing, double top)
         is_dotted |= pen.dash != NULL;
     }
     y += KEY_LINE / 2;
-    plot_key(stream, KEY_LEFT, y, &floor_pen, "floor: reading the weight once");
+    plot_key(stream, KEY_LEFT, y, &floor_pen, "floor: a launch, reading the weight once");
     if (is_dotted) {
         plot_key(stream, KEY_LEFT, y += KEY_LINE, &other_pen, "adds up in another order");
     }

@@ -106,8 +106,9 @@ static void print_ridges(FILE *stream, const struct bench_sweep *sweep)
     }
 }
 
-static void print_pair(FILE *stream, const struct bench_series *first,
-                       const struct bench_series *second)
+/* How many there were. */
+static uint32_t print_pair(FILE *stream, const struct bench_series *first,
+                           const struct bench_series *second)
 {
     struct bench_crossover crossovers[CROSSOVERS_MAX];
     uint32_t n = bench_crossovers(first, second, crossovers, CROSSOVERS_MAX);
@@ -117,18 +118,23 @@ static void print_pair(FILE *stream, const struct bench_series *first,
         (void)fprintf(stream, "  M %-8.1f %s %s overtakes %s %s\n", crossovers[i].m, faster->format,
                       faster->kernel, slower->format, slower->kernel);
     }
+    return n;
 }
 
 static void print_crossovers(FILE *stream, const struct bench_sweep *sweep)
 {
+    uint32_t n = 0;
     (void)fprintf(stream, "crossovers:\n");
     for (uint32_t i = 0; i < sweep->n_series; i++) {
         for (uint32_t j = i + 1; j < sweep->n_series; j++) {
             if (bench_is_notable(sweep, &sweep->series[i]) &&
                 bench_is_notable(sweep, &sweep->series[j])) {
-                print_pair(stream, &sweep->series[i], &sweep->series[j]);
+                n += print_pair(stream, &sweep->series[i], &sweep->series[j]);
             }
         }
+    }
+    if (n == 0) {
+        (void)fprintf(stream, "  none\n");
     }
 }
 

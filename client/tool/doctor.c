@@ -77,8 +77,9 @@ int command_doctor(struct tool *tool, int argc, char **argv)
     if (!findings) {
         return tool_fail(client_refuse(STATUS_NO_MEMORY, "doctor: out of memory"));
     }
-    doctor_gpu(findings);
+    doctor_ipc(findings);
     doctor_machine(findings);
+    doctor_gpu(findings);
     doctor_daemon(findings, tool);
     int r = TOOL_DONE;
     if (tool->is_json) {

@@ -5,10 +5,8 @@
 #include "client/tool/doctor.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ipc/base/num.h"
 
@@ -51,7 +49,7 @@ static bool find_all(void *library, struct driver *driver)
            find(library, "cuDeviceGetAttribute", &driver->attribute);
 }
 
-/* ---- kernel module and nodes ---- */
+/* ---- kernel module ---- */
 
 /* "NVRM version: NVIDIA UNIX ... 580.95.05 ...": the kernel module's own line; false without one.
  */
@@ -65,29 +63,6 @@ static bool read_module(char *text, size_t size_bytes)
     (void)fclose(file);
     text[is_read ? strcspn(text, "\n") : 0] = '\0';
     return is_read;
-}
-
-static void check_node(struct findings *findings, const char *path, const char *mend)
-{
-    if (access(path, R_OK | W_OK) == 0) {
-        return;
-    }
-    finding_mend(findings_add(findings, FINDING_FAULT, "nodes", "%s: %s", path, strerror(errno)),
-                 "%s", mend);
-}
-
-static void check_nodes(struct findings *findings)
-{
-    uint32_t n_before = findings->n;
-    check_node(findings, "/dev/nvidiactl",
-               "let this user read and write the NVIDIA device nodes; in a container, pass the GPU "
-               "in");
-    check_node(findings, "/dev/nvidia-uvm",
-               "load the module and make its node: nvidia-modprobe -u -c 0");
-    if (findings->n == n_before) {
-        (void)findings_add(findings, FINDING_OK, "nodes",
-                           "/dev/nvidiactl and /dev/nvidia-uvm can be opened");
-    }
 }
 
 /* ---- GPUs ---- */
@@ -166,7 +141,9 @@ void doctor_gpu(struct findings *findings)
     }
     if (has_module) {
         (void)findings_add(findings, FINDING_OK, "driver", "%s", module);
-        check_nodes(findings);
+        doctor_nodes(findings);
+        doctor_persistence(findings);
+        doctor_mps_user(findings);
     }
     if (library && find_all(library, &driver)) {
         check_driver(findings, &driver); /* the library stays loaded: drivers do not like to go */

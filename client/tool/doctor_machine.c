@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define FDS_WANTED     4096u
 #define MEMLOCK_WANTED (64ull << 20)
+#define LOCK_BYTES     65536u
 
 /* ---- the machine ---- */
 
@@ -46,12 +48,31 @@ static void check_limit(struct findings *findings, int resource, const char *sub
     }
 }
 
+/* Whether locking works at all, whatever the limit says: gemmd locks host buffers of a GPU. */
+static void check_locking(struct findings *findings)
+{
+    struct region region = REGION_NULL;
+    if (region_create(&region, "gemmctl-doctor", LOCK_BYTES) != 0) {
+        return; /* check_memfd() has said so */
+    }
+    if (mlock(region.base, LOCK_BYTES) == 0) {
+        (void)findings_add(findings, FINDING_OK, "memlock", "shared memory can be locked");
+    } else {
+        finding_mend(findings_add(findings, FINDING_WARNING, "memlock",
+                                  "%u bytes of shared memory cannot be locked: %s", LOCK_BYTES,
+                                  strerror(errno)),
+                     "ulimit -l unlimited, or LimitMEMLOCK=infinity of the unit");
+    }
+    region_finish(&region);
+}
+
 void doctor_machine(struct findings *findings)
 {
     check_memfd(findings);
     check_limit(findings, RLIMIT_NOFILE, "fds", FDS_WANTED, "open files of a process",
                 "ulimit -n 65536, or LimitNOFILE= of the unit: each session, lane and buffer takes "
                 "some");
+    check_locking(findings);
     if (access("/dev/nvidiactl", F_OK) == 0) {
         check_limit(findings, RLIMIT_MEMLOCK, "memlock", MEMLOCK_WANTED,
                     "bytes that a process may lock in memory",
@@ -70,7 +91,8 @@ static void explain_silence(struct findings *findings, const char *text)
                  "and be in its group");
 }
 
-static void judge_status(struct findings *findings, const char *json)
+/* What the daemon says of its devices and its descriptors. */
+static void judge_status(struct findings *findings, struct tool *tool, const char *json)
 {
     json_t *document = json_loads(json, 0, NULL);
     size_t i;
@@ -86,6 +108,14 @@ static void judge_status(struct findings *findings, const char *json)
         if (lacks_mps) {
             finding_mend(finding, "start MPS first, then gemmd: see mps");
         }
+        doctor_device_memory(findings, tool, (uint32_t)i, name ? name : "?");
+    }
+    json_int_t limit =
+        json_integer_value(json_object_get(json_object_get(document, "fds"), "limit"));
+    if (limit > 0 && limit < (json_int_t)FDS_WANTED) {
+        finding_mend(findings_add(findings, FINDING_WARNING, "daemon",
+                                  "it may open %lld files at most", (long long)limit),
+                     "LimitNOFILE=65536 of the unit, or ulimit -Hn where it is started");
     }
     json_decref(document);
 }
@@ -95,6 +125,10 @@ void doctor_daemon(struct findings *findings, struct tool *tool)
     struct gemmd_options options = GEMMD_OPTIONS_INIT;
     options.socket_dir = tool->socket_dir;
     options.name = "gemmctl";
+    char dir[CLIENT_DIR_BYTES];
+    if (client_socket_dir(tool->socket_dir, dir, sizeof(dir)) == 0) {
+        doctor_access(findings, dir);
+    }
     if (gemmd_open(&options, &tool->client) != GEMMD_OK) {
         explain_silence(findings, gemmd_last_error());
         return;
@@ -104,7 +138,7 @@ void doctor_daemon(struct findings *findings, struct tool *tool)
     if (control_call(tool->client, &request, &reply) != 0 || reply.body != MSG_BODY_STATUS) {
         explain_silence(findings, gemmd_last_error());
     } else {
-        judge_status(findings, reply.json);
+        judge_status(findings, tool, reply.json);
     }
     msg_reply_finish(&reply);
 }

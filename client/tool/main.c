@@ -1,7 +1,9 @@
 /* main.c - gemmctl: the command line, the table of commands, exit codes. */
 #include <argp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ipc/base/num.h"
 
@@ -108,13 +110,21 @@ static int run(const struct arguments *arguments, const struct tool_command *com
     struct tool tool = {.socket_dir = arguments->socket_dir, .is_json = arguments->is_json};
     int r = command->run(&tool, arguments->argc, arguments->argv);
     gemmd_close(tool.client);
-    return tool_flush(r);
+    return r;
 }
 
 static void print_version(FILE *stream, struct argp_state *state)
 {
     (void)state;
     (void)fprintf(stream, "gemmctl %s\n", gemmd_version());
+}
+
+/* At the end, however it comes about: argp writes help and version, and leaves. */
+static void check_output(void)
+{
+    if (tool_flush(TOOL_DONE) != TOOL_DONE) {
+        _exit(TOOL_FAILED);
+    }
 }
 
 int main(int argc, char **argv)
@@ -129,6 +139,7 @@ int main(int argc, char **argv)
     struct arguments arguments = {0};
     argp_program_version_hook = print_version;
     argp_err_exit_status = TOOL_USAGE;
+    (void)atexit(check_output);
     if (argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &arguments) != 0) {
         return TOOL_USAGE;
     }

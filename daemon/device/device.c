@@ -25,11 +25,21 @@ bool device_auto_name(uint32_t i, char *name, uint32_t size_bytes)
     return true;
 }
 
+int device_auto_check(struct reason *why)
+{
+    char name[64];
+    return device_cuda_name(0, name, sizeof(name)) ? 0 : device_cuda_hidden(why);
+}
+
 int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct device **ret_device,
                 struct reason *why)
 {
     char first[64];
     if (strcmp(spec, "auto") == 0) {
+        int r = device_auto_check(why);
+        if (r != 0) {
+            return r;
+        }
         (void)device_auto_name(0, first, sizeof(first));
         spec = first;
     }
@@ -128,6 +138,12 @@ int device_plan(struct device *device, const struct gk_problem *problem, const v
                 struct reason *why)
 {
     return device->ops->plan != NULL ? device->ops->plan(device, problem, packed, why) : 0;
+}
+
+double device_floor_usec(const struct device *device, uint64_t n_bytes)
+{
+    double gbps = device->read_gbps;
+    return gbps > 0 ? device->launch_usec + (double)n_bytes / (gbps * 1e3) : 0;
 }
 
 int device_time(struct device *device, const struct device_trial *trial, double *ret_usec,

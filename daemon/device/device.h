@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/device/fault.h"
+#include "daemon/device/packer.h"
 #include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
@@ -92,6 +93,8 @@ struct device_ops {
     int (*view_end)(struct device *device, const struct region *region, enum device_access access,
                     struct reason *why);
 
+    /* Packing on the device; NULL: it has none. */
+    const struct packer_ops *packing;
     /* NULL: by the CPU, from region.base. See device_digest(). Any thread. */
     int (*digest)(struct device *device, const struct region *const *regions, uint32_t n,
                   struct gk_digest *ret_digests, struct reason *why);
@@ -137,6 +140,14 @@ struct device {
     double launch_usec;    /* what the shortest launch of a chain takes */
     struct fault fault;    /* for tests */
 };
+
+/* device_auto_check() - before "auto" means the host: 0, or STATUS_PERMISSION if GPUs are there and
+ * hidden from this process. */
+int device_auto_check(struct reason *why) GD_MUST_CHECK;
+
+/* device_floor_usec() - what a product takes at least that has to read so many bytes: a launch, and
+ * reading them once. 0: not known. Any thread. */
+double device_floor_usec(const struct device *device, uint64_t n_bytes);
 
 /* device_auto_name() - what "auto" stands for: device `i` of the machine's usable GPUs, or "host"
  * if it has none. false when there is no device i. */
@@ -200,5 +211,8 @@ void device_host_measure(struct device *device);
  * usable GPU; false when there are fewer, or no driver. device_cuda_open() - by "cuda:N" or UUID.
  */
 bool device_cuda_name(uint32_t i, char *name, uint32_t size_bytes);
+/* device_cuda_hidden() - 0, or STATUS_PERMISSION naming the node for want of which this process
+ * sees no GPU although the driver is loaded. */
+int device_cuda_hidden(struct reason *why) GD_MUST_CHECK;
 int device_cuda_open(const char *spec, uint32_t index, struct device **ret_device,
                      struct reason *why) GD_MUST_CHECK;

@@ -146,9 +146,11 @@ static void cuda_close(struct device *device)
     struct device_cuda *cuda = cuda_of(device);
     if (cuda_enter(cuda, NULL) == 0) {
         cuda_launch_finish(cuda);
+        cuda_packers_finish(cuda);
         cuda_memory_finish(cuda);
     }
     (void)pthread_mutex_destroy(&cuda->imports_mutex);
+    (void)pthread_mutex_destroy(&cuda->packers_mutex);
     (void)pthread_mutex_destroy(&cuda->scratch_mutex);
     (void)pthread_mutex_destroy(&cuda->view_mutex);
     free(cuda);
@@ -164,6 +166,7 @@ static const struct device_ops cuda_ops = {
     .region_place = cuda_region_place,
     .view_begin = cuda_view_begin,
     .view_end = cuda_view_end,
+    .packing = &cuda_packing,
     .digest = cuda_digest,
     .reserve = cuda_reserve,
     .plan = cuda_plan,
@@ -189,6 +192,7 @@ static struct device_cuda *cuda_new(const struct cuda_driver *driver, int ordina
     (void)snprintf(cuda->base.name, sizeof(cuda->base.name), "cuda:%d", ordinal);
     (void)pthread_mutex_init(&cuda->view_mutex, NULL);
     (void)pthread_mutex_init(&cuda->scratch_mutex, NULL);
+    (void)pthread_mutex_init(&cuda->packers_mutex, NULL);
     (void)pthread_mutex_init(&cuda->imports_mutex, NULL);
     list_init(&cuda->allocations);
     return cuda;
@@ -217,6 +221,10 @@ int device_cuda_open(const char *spec, uint32_t index, struct device **ret_devic
     int ordinal = 0;
     int n_total = device_total();
     if (n_total == 0) {
+        int r = device_cuda_hidden(why);
+        if (r != 0) {
+            return r;
+        }
         return reason_set(why, STATUS_NOT_FOUND,
                           "there is no device '%s': no CUDA driver, or no GPU that it shows; "
                           "gemmctl doctor says which",

@@ -1,7 +1,7 @@
 /* device_cuda.h - what the files of the CUDA back end share.
  *
  * Floors, lowest first: device_cuda_driver.c (entry points, errors), device_cuda_memory.c (regions,
- * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_digest.c,
+ * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_digest.c, device_cuda_pack.c,
  * device_cuda_launch.c, device_cuda_trial.c, device_cuda.c.
  *
  * The runtime is linked statically; the driver is never linked: what only it offers (VMM, stream
@@ -84,6 +84,8 @@ struct device_cuda {
     pthread_mutex_t scratch_mutex;
     CUdeviceptr scratch; /* reserved addresses; grows in place, so launches in flight keep theirs */
     _Atomic uint64_t scratch_bytes;
+    pthread_mutex_t packers_mutex;
+    struct packer *idle_packers; /* guarded by packers_mutex: page-locking takes long */
     pthread_mutex_t imports_mutex;
     struct list allocations; /* opened ones of other processes; guarded by imports_mutex */
 
@@ -171,6 +173,13 @@ int cuda_region_import_ipc(struct device *device, const struct device_ipc *ipc,
 
 /* cuda_region_free() - of every kind. */
 void cuda_region_free(struct device *device, struct region *region);
+
+/* ---- device_cuda_pack.c ---- */
+
+extern const struct packer_ops cuda_packing;
+
+/* cuda_packers_finish() - frees those that are kept; all are given back by then. */
+void cuda_packers_finish(struct device_cuda *cuda);
 
 /* ---- device_cuda_digest.c ---- */
 

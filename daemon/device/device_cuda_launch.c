@@ -1,11 +1,11 @@
 /* device_cuda_launch.c - launches on one stream, and how their end is seen.
  *
- * Behind each launch the stream writes its ticket into a word of page-locked memory. Looking at
- * that word costs a cache hit, where cudaEventQuery() is a call into the driver; only the worker's
- * own loop looks, so nothing blocks. A launch that faults never writes its ticket: every so many
- * looks in vain the stream is asked for its error. At most two launches are in flight, so that the
- * GPU finds the next one queued when it ends one, and what arrives meanwhile still shares the one
- * after.
+ * Behind each launch one warp writes its ticket into a word of page-locked memory, and the words
+ * of clients whose streams wait (gk_cuda_signal_words()). Looking at the ticket costs a cache hit,
+ * where cudaEventQuery() is a call into the driver; only the worker's own loop looks, so nothing
+ * blocks. A launch that faults never writes its ticket: every so many looks in vain the stream is
+ * asked for its error. At most two launches are in flight, so that the GPU finds the next one
+ * queued when it ends one, and what arrives meanwhile still shares the one after.
  *
  * Where some rows of x are CPU memory, a small kernel first brings all of x over. Read in place, a
  * row crosses the bus once for every thread block: one row of 8 KiB against 4096 columns took 52 us
@@ -333,6 +333,7 @@ int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
     }
     error = (cudaError_t)gk_cuda_stage_load();
     error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_digest_load();
+    error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_pack_load();
     if (error != cudaSuccess) {
         return cuda_fail(cuda, error, "loading code", why);
     }

@@ -9,6 +9,12 @@ bool device_cuda_name(uint32_t i, char *name, uint32_t size_bytes)
     return false;
 }
 
+int device_cuda_hidden(struct reason *why)
+{
+    (void)why;
+    return 0;
+}
+
 int device_cuda_open(const char *spec, uint32_t index, struct device **ret_device,
                      struct reason *why)
 {

@@ -53,7 +53,7 @@ static double queueing(const struct pace_group *groups, uint32_t n, const double
 
 double pace_rate(const struct pace_group *groups, uint32_t n)
 {
-    double wait[PACE_MAX];
+    double wait[PACE_MAX] = {0};
     residuals(groups, n, wait);
     double extra = queueing(groups, n, wait);
     double rate = 0;

@@ -26,13 +26,13 @@ static int check_form(const struct request_desc *desc, struct reason *why)
     if (desc->op != REQUEST_OP_GEMM) {
         return reason_set(why, STATUS_UNSUPPORTED, "op %u is not known", desc->op);
     }
-    if ((desc->flags & ~(uint32_t)REQUEST_FLAG_ORDERED) != 0) {
-        return reason_set(why, STATUS_UNSUPPORTED, "flags 0x%" PRIx32 " are not known",
-                          desc->flags);
+    uint32_t flags = desc->flags & ~(REQUEST_HOLD_USEC_MAX << REQUEST_HOLD_SHIFT);
+    if ((flags & ~(uint32_t)REQUEST_FLAGS) != 0) {
+        return reason_set(why, STATUS_UNSUPPORTED, "flags 0x%" PRIx32 " are not known", flags);
     }
     bool has_order_fields =
         desc->order_value != 0 || desc->order_entry != 0 || desc->order_stream != 0;
-    if (desc->reserved0 != 0 || (desc->flags == REQUEST_FLAG_NONE && has_order_fields)) {
+    if (desc->reserved0 != 0 || ((flags & REQUEST_FLAG_ORDERED) == 0 && has_order_fields)) {
         return reason_set(why, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");
     }
     return 0;

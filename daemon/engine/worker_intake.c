@@ -28,6 +28,23 @@ int intake_door_status(const struct worker *worker)
     return 0;
 }
 
+static uint64_t hold_nsec_max(uint32_t flags)
+{
+    uint64_t usec = flags >> REQUEST_HOLD_SHIFT;
+    if ((flags & REQUEST_FLAG_NO_HOLD) != 0) {
+        return 0;
+    }
+    return usec == 0 ? UINT64_MAX : usec * CLOCK_NSEC_PER_USEC;
+}
+
+static enum sched_priority priority_of(uint32_t flags)
+{
+    if ((flags & REQUEST_FLAG_HIGH) != 0) {
+        return SCHED_HIGH;
+    }
+    return (flags & REQUEST_FLAG_LOW) != 0 ? SCHED_LOW : SCHED_NORMAL;
+}
+
 static void describe_item(struct worker *worker, struct worker_request *request,
                           const struct request_desc *desc)
 {
@@ -42,8 +59,8 @@ static void describe_item(struct worker *worker, struct worker_request *request,
     request->item.session = &session->sched;
     request->item.n_rows = desc->m;
     request->item.n_chunk_rows = batch_chunk_rows(worker, request);
-    request->item.hold_nsec_max = UINT64_MAX;
-    request->item.priority = SCHED_NORMAL;
+    request->item.hold_nsec_max = hold_nsec_max(desc->flags);
+    request->item.priority = priority_of(desc->flags);
     request->timeout_usec = desc->timeout_usec;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/server/build_id.h"
 #include "daemon/server/exit_code.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
@@ -108,6 +109,11 @@ static char *help_filter(int key, const char *text, GD_UNUSED void *input)
     return fclose(stream) == 0 ? help : NULL;
 }
 
+static void print_version(FILE *stream, GD_UNUSED struct argp_state *state)
+{
+    (void)fprintf(stream, "gemmd %s, build %s\n", GEMMD_VERSION, build_id());
+}
+
 int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline)
 {
     static const struct argp parser = {
@@ -118,7 +124,7 @@ int cmdline_parse(int argc, char **argv, struct cmdline *ret_cmdline)
                "processes.\vx",
         .help_filter = help_filter,
     };
-    argp_program_version = "gemmd " GEMMD_VERSION;
+    argp_program_version_hook = print_version;
     argp_err_exit_status = EXIT_CODE_USAGE;
     *ret_cmdline = (struct cmdline){0};
     int r = argp_parse(&parser, argc, argv, 0, NULL, ret_cmdline);

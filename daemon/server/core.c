@@ -126,6 +126,10 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
 static int add_auto(struct core *core, struct reason *why)
 {
     char name[64];
+    int hidden = device_auto_check(why);
+    if (hidden != 0) {
+        return hidden;
+    }
     for (uint32_t i = 0; device_auto_name(i, name, sizeof(name)); i++) {
         int r = add_device(core, name, why);
         if (r != 0) {
@@ -217,8 +221,10 @@ int core_adopt(struct core *core, struct reason *why)
     if (core->keep.n_found == 0) {
         return 0;
     }
-    int r =
-        adopt_kept(&core->keep, core->store, core->devices, core->n_devices, &core->adoption, why);
+    const struct config_list *chosen = &core->config->devices;
+    bool has_chosen = chosen->n > 0 && strcmp(chosen->items[0], "auto") != 0;
+    int r = adopt_kept(&core->keep, core->store, core->devices, core->n_devices, has_chosen,
+                       &core->adoption, why);
     if (r == 0) {
         loader_tune(core->loader);
     }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <systemd/sd-journal.h>
 #include <unistd.h>
 
 #include "ipc/base/num.h"
@@ -124,23 +125,52 @@ int log_sink_configure(const char *option, struct reason *why)
     return r;
 }
 
-static void sink(enum log_level level, const char *topic, const char *format, va_list args)
-    __attribute__((format(printf, 3, 0)));
+const char *log_sink_event_id(enum log_event event)
+{
+    static const char *const ids[LOG_EVENTS] = {
+        [LOG_EVENT_NONE] = "",
+        [LOG_EVENT_START_REFUSED] = "8dc60d3137dc448e967dfe28cb2a08ec",
+        [LOG_EVENT_DEVICE_LOST] = "64b16c3ff3514533af9ce636b4d078de",
+        [LOG_EVENT_NO_SIGN_OF_LIFE] = "630280494f264233a218a381b8bdc865",
+        [LOG_EVENT_NOT_ADOPTED] = "bf3c156cb2d6486fbe56f8001d16693e",
+        [LOG_EVENT_CHECKPOINT_CHANGED] = "10457f7f5435401883ed4c70a4ad62b4",
+        [LOG_EVENT_JOB_FAILED] = "1a564818d5424512b221db5127e8732f",
+        [LOG_EVENT_CONFIG_REFUSED] = "52ac86bd278740c7b8c0b08c68339f03",
+    };
+    return ids[event];
+}
 
-static void sink(enum log_level level, const char *topic, const char *format, va_list args)
+/* False where the journal cannot be reached. */
+static bool to_journal(enum log_event event, enum log_level level, const char *topic,
+                       const char *text)
+{
+    return sd_journal_send("MESSAGE=%s: %s", topic, text, "MESSAGE_ID=%s", log_sink_event_id(event),
+                           "PRIORITY=%d", syslog_priorities[level], "GEMMD_TOPIC=%s", topic,
+                           NULL) == 0;
+}
+
+static void sink(enum log_event event, enum log_level level, const char *topic, const char *format,
+                 va_list args) __attribute__((format(printf, 4, 0)));
+
+static void sink(enum log_event event, enum log_level level, const char *topic, const char *format,
+                 va_list args)
 {
     uint32_t i_topic = topic_index(topic);
     if ((int)level > atomic_load_explicit(&levels[i_topic], memory_order_relaxed)) {
         return;
     }
-    char line[LINE_BYTES];
-    int n = is_journal ? snprintf(line, sizeof(line), "<%d>%s: ", syslog_priorities[level], topic)
-                       : snprintf(line, sizeof(line), "gemmd: %s: %s: ", level_names[level], topic);
-    size_t n_bytes = (size_t)n;
-    n = vsnprintf(line + n_bytes, sizeof(line) - n_bytes, format, args);
-    n_bytes = num_min(n_bytes + (n > 0 ? (size_t)n : 0), sizeof(line) - 2);
-    line[n_bytes++] = '\n';
-    ssize_t ignored = write(STDERR_FILENO, line, n_bytes); /* nobody is left to hear of a failure */
+    char text[LINE_BYTES];
+    char line[LINE_BYTES + 64];
+    (void)vsnprintf(text, sizeof(text), format, args);
+    if (is_journal && event != LOG_EVENT_NONE && to_journal(event, level, topic, text)) {
+        return;
+    }
+    int n =
+        is_journal
+            ? snprintf(line, sizeof(line), "<%d>%s: %s\n", syslog_priorities[level], topic, text)
+            : snprintf(line, sizeof(line), "gemmd: %s: %s: %s\n", level_names[level], topic, text);
+    ssize_t ignored =
+        write(STDERR_FILENO, line, (size_t)n); /* nobody is left to hear of a failure */
     (void)ignored;
 }
 

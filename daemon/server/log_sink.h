@@ -19,6 +19,9 @@ int log_sink_levels(const char *spec, struct reason *why) GD_MUST_CHECK;
  * option `log`. Return as above. */
 int log_sink_configure(const char *option, struct reason *why) GD_MUST_CHECK;
 
+/* log_sink_event_id() - 32 hexadecimal digits that name an event in the journal and its catalog. */
+const char *log_sink_event_id(enum log_event event);
+
 /* log_sink_install() - become the sink of log.h. Before any thread starts. */
 void log_sink_install(void);
 

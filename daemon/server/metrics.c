@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/build_id.h"
 #include "daemon/server/message_guard.h"
 #include "daemon/server/metrics_internal.h"
 #include "daemon/server/openmetrics.h"
@@ -19,6 +20,7 @@ static void write_build(struct openmetrics *om, const struct core *core)
 {
     struct openmetrics_labels labels = OPENMETRICS_LABELS_NONE;
     openmetrics_label(&labels, "version", GEMMD_VERSION);
+    openmetrics_label(&labels, "build_id", build_id());
     openmetrics_family(om, OPENMETRICS_INFO, "gemmd_build", "The program that runs.");
     openmetrics_count(om, &labels, 1);
     openmetrics_family(om, OPENMETRICS_GAUGE, "gemmd_state",
@@ -203,6 +205,30 @@ static void write_store(struct openmetrics *om, const struct core *core)
     free(models);
 }
 
+/* How this process came to serve; see weights/adopt.h. */
+static void write_start(struct openmetrics *om, const struct core *core)
+{
+    const struct adoption *adoption = &core->adoption;
+    write_plain(om, OPENMETRICS_GAUGE, "gemmd_weights_kept", "1 if weights outlive this process.",
+                core->keep.ops != NULL);
+    write_plain(om, OPENMETRICS_GAUGE, "gemmd_adopted_models",
+                "Models taken over from an earlier process at the start.", adoption->n_models);
+    write_plain(om, OPENMETRICS_GAUGE, "gemmd_adopted_weights", "Their weights.",
+                adoption->n_weights);
+    write_plain(om, OPENMETRICS_GAUGE, "gemmd_adopted_bytes", "Their bytes.", adoption->n_bytes);
+    openmetrics_family(om, OPENMETRICS_GAUGE, "gemmd_adopt_seconds",
+                       "How long taking them over took.");
+    openmetrics_real(om, &none, adoption->seconds);
+    openmetrics_family(om, OPENMETRICS_GAUGE, "gemmd_adopt_digest_seconds",
+                       "How long comparing their bytes took of that.");
+    openmetrics_real(om, &none, adoption->digest_seconds);
+    if (core->ready_nsec != 0) {
+        openmetrics_family(om, OPENMETRICS_GAUGE, "gemmd_ready_seconds",
+                           "From the start to being ready.");
+        openmetrics_nsec(om, &none, core->ready_nsec - core->start_nsec);
+    }
+}
+
 char *metrics_document(const struct core *core, bool is_openmetrics, size_t *ret_n_bytes)
 {
     struct openmetrics om;
@@ -211,6 +237,7 @@ char *metrics_document(const struct core *core, bool is_openmetrics, size_t *ret
     }
     write_build(&om, core);
     metrics_process(&om, core);
+    write_start(&om, core);
     write_counters(&om, core);
     write_errors(&om, core);
     write_held(&om, core);

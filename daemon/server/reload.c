@@ -86,8 +86,8 @@ void reload_config(struct core *core, struct config *config, const struct cmdlin
     int r = cmdline_config(cmdline, &fresh, &why);
     r = r != 0 ? r : log_sink_configure(fresh.log, &why);
     if (r != 0) {
-        log_write(LOG_LEVEL_ERROR, "server", "SIGHUP: the configuration stays as it was: %s",
-                  r > 0 ? why.text : strerror(-r));
+        log_event(LOG_EVENT_CONFIG_REFUSED, LOG_LEVEL_ERROR, "server",
+                  "SIGHUP: the configuration stays as it was: %s", r > 0 ? why.text : strerror(-r));
         config_finish(&fresh);
         return;
     }

@@ -92,9 +92,10 @@ static enum exit_code tell_failure(int r, const struct reason *why, const char *
     char trail[256];
     error_trail(trail, sizeof(trail));
     if (r > 0) {
-        log_write(LOG_LEVEL_ERROR, "server", "%s", why->text);
+        log_event(LOG_EVENT_START_REFUSED, LOG_LEVEL_ERROR, "server", "%s", why->text);
     } else {
-        log_write(LOG_LEVEL_ERROR, "server", "%s: %s (%s)", what, strerror(-r), trail);
+        log_event(LOG_EVENT_START_REFUSED, LOG_LEVEL_ERROR, "server", "%s: %s (%s)", what,
+                  strerror(-r), trail);
     }
     return code_of(r);
 }
@@ -114,8 +115,8 @@ static void give_sign(struct server *server)
     const struct core *core = &server->core;
     for (uint32_t i = 0; i < core->n_devices; i++) {
         if (!worker_has_answered(core->workers[i])) {
-            log_write(LOG_LEVEL_WARNING, "server", "the worker of device %s does not answer",
-                      core->devices[i]->name);
+            log_event(LOG_EVENT_NO_SIGN_OF_LIFE, LOG_LEVEL_WARNING, "server",
+                      "the worker of device %s does not answer", core->devices[i]->name);
             return;
         }
     }
@@ -287,7 +288,10 @@ static int on_signal(GD_UNUSED sd_event_source *source, const struct signalfd_si
 {
     struct server *server = userdata;
     if (info->ssi_signo == SIGHUP) {
+        (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%ju",
+                         (uintmax_t)(clock_now_nsec() / 1000));
         reload_config(&server->core, server->config, server->cmdline);
+        (void)sd_notify(0, "READY=1");
         return 0;
     }
     bool is_second = server->core.phase == CORE_STOPPING;
@@ -338,7 +342,8 @@ static void on_letter(struct server *server, const struct mail *mail)
         reception_on_detached(&server->reception, mail->session_id);
         return;
     case MAIL_FATAL:
-        log_write(LOG_LEVEL_ERROR, "server", "a device is lost: %s", mail->result.text);
+        log_event(LOG_EVENT_DEVICE_LOST, LOG_LEVEL_ERROR, "server", "a device is lost: %s",
+                  mail->result.text);
         server_end(server, EXIT_CODE_FAILED);
         return;
     }
@@ -464,7 +469,9 @@ static int open_site(struct server *server)
                       server->event);
     return r != 0 ? r
                   : site_open(&server->site, server->lockfile.status_path,
-                              (mode_t)server->config->socket_mode, server->config->status_port);
+                              (mode_t)server->config->socket_mode,
+                              supervisor_socket(&server->supervisor, server->lockfile.status_path),
+                              server->config->status_port);
 }
 
 static int set_up(struct server *server, struct reason *why)

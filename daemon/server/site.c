@@ -144,9 +144,9 @@ int site_init(struct site *site, const struct core *core, const struct session_t
     return http_new(event, answer, site, &site->http);
 }
 
-int site_open(struct site *site, const char *path, mode_t mode, uint64_t port)
+int site_open(struct site *site, const char *path, mode_t mode, int fd, uint64_t port)
 {
-    int fd = unix_listen(path, SOCK_STREAM, mode);
+    fd = fd >= 0 ? fd : unix_listen(path, SOCK_STREAM, mode);
     if (fd < 0) {
         return fd;
     }

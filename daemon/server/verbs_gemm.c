@@ -80,12 +80,9 @@ static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
     return problem;
 }
 
-/* To launch anything, and read the packed weight from memory once; 0: not known. */
 static double floor_of(const struct weight *weight)
 {
-    double bytes = (double)weight->layout->packed_bytes(&weight->desc);
-    double gbps = weight->device->read_gbps;
-    return gbps > 0 ? weight->device->launch_usec + bytes / (gbps * 1e3) : 0;
+    return device_floor_usec(weight->device, weight->layout->packed_bytes(&weight->desc));
 }
 
 /* More rows than one launch takes are cut into chunks. A kernel knows its own speed, but not how

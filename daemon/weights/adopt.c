@@ -18,6 +18,7 @@ struct adopter {
     struct store *store;
     struct device *const *devices;
     uint32_t n_devices;
+    bool has_chosen_devices;
     struct adoption adoption;
 };
 
@@ -63,6 +64,14 @@ static struct device *find_device(const struct adopter *adopter, const char *ide
         }
     }
     return NULL;
+}
+
+/* Under MPS all of a GPU's processes die of the fault of one, and it takes a moment until there is
+ * a GPU again: no reason to let go of what lies there. */
+static bool is_device_missing(const struct adopter *adopter, const struct manifest *manifest)
+{
+    return !adopter->has_chosen_devices && strncmp(manifest->device, "GPU-", 4) == 0 &&
+           !find_device(adopter, manifest->device);
 }
 
 static int add_job(struct adopter *adopter, enum loader_job_kind kind,
@@ -198,7 +207,7 @@ static int adopt_model(struct adopter *adopter, const struct manifest *manifest,
     }
     const char *changed = sources_changed(&model->sources);
     if (changed) {
-        log_write(LOG_LEVEL_WARNING, "store",
+        log_event(LOG_EVENT_CHECKPOINT_CHANGED, LOG_LEVEL_WARNING, "store",
                   "model '%s' serves as it was; '%s' has changed since and is read again",
                   manifest->name, changed);
         return add_job(adopter, LOADER_JOB_RELOAD, manifest, device);
@@ -218,35 +227,42 @@ static int give_up(struct adopter *adopter, const struct manifest *manifest,
     }
     struct device *device = find_device(adopter, manifest->device);
     bool can_load = manifest->name[0] != '\0' && device;
-    log_write(LOG_LEVEL_WARNING, "store", "kept model '%s' is not adopted%s: %s",
+    log_event(LOG_EVENT_NOT_ADOPTED, LOG_LEVEL_WARNING, "store",
+              "kept model '%s' is not adopted%s: %s",
               manifest->name[0] != '\0' ? manifest->name : found->name,
               can_load ? ", and loaded anew" : "", why->text);
     forget_generation(adopter, found);
     return can_load ? add_job(adopter, LOADER_JOB_LOAD, manifest, device) : 0;
 }
 
-static int judge_manifest(struct adopter *adopter, struct keep_found *found)
+static int judge_manifest(struct adopter *adopter, struct keep_found *found, struct reason *why)
 {
     struct manifest manifest;
-    struct reason why = REASON_NULL;
-    int r = manifest_open(found->fd, &manifest, &why);
+    struct reason refusal = REASON_NULL;
+    int r = manifest_open(found->fd, &manifest, &refusal);
+    if (manifest.name[0] != '\0' && is_device_missing(adopter, &manifest)) {
+        r = reason_set(why, STATUS_DEVICE_ERROR, "model '%s' was kept on %s, which does not answer",
+                       manifest.name, manifest.device);
+        manifest_finish(&manifest);
+        return r;
+    }
     if (r == 0 && store_has_model(adopter->store, manifest.name)) {
         forget_generation(adopter, found); /* what a reload had not dropped yet */
         manifest_finish(&manifest);
         return 0;
     }
-    r = r != 0 ? r : adopt_model(adopter, &manifest, found, &why);
+    r = r != 0 ? r : adopt_model(adopter, &manifest, found, &refusal);
     if (r != 0) {
-        r = give_up(adopter, &manifest, found, r, &why);
+        r = give_up(adopter, &manifest, found, r, &refusal);
     }
     manifest_finish(&manifest);
     return r;
 }
 
-static int adopt_all(struct adopter *adopter)
+static int adopt_all(struct adopter *adopter, struct reason *why)
 {
     for (struct keep_found *found; (found = latest_manifest(adopter->keep));) {
-        int r = judge_manifest(adopter, found);
+        int r = judge_manifest(adopter, found, why);
         if (r != 0) {
             return r;
         }
@@ -269,13 +285,17 @@ static void report(const struct adoption *adoption)
 }
 
 int adopt_kept(struct keep *keep, struct store *store, struct device *const *devices,
-               uint32_t n_devices, struct adoption *ret_adoption, struct reason *why)
+               uint32_t n_devices, bool has_chosen_devices, struct adoption *ret_adoption,
+               struct reason *why)
 {
-    struct adopter adopter = {
-        .keep = keep, .store = store, .devices = devices, .n_devices = n_devices};
+    struct adopter adopter = {.keep = keep,
+                              .store = store,
+                              .devices = devices,
+                              .n_devices = n_devices,
+                              .has_chosen_devices = has_chosen_devices};
     uint64_t start_nsec = clock_now_nsec();
     int r = lock_all(keep, why);
-    r = r != 0 ? r : adopt_all(&adopter);
+    r = r != 0 ? r : adopt_all(&adopter, why);
     if (r != 0) {
         adoption_finish(&adopter.adoption);
         return r;

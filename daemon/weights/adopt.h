@@ -8,6 +8,7 @@
  * and is listed for reloading. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "daemon/weights/keep.h"
@@ -29,8 +30,11 @@ struct adoption {
 #define ADOPTION_NULL ((struct adoption){0})
 
 /* adopt_kept() - everything keep->found has; what it cannot use is dropped. Start-up, before
- * anything is loaded. Return: 0, -ENOMEM, or STATUS_EXISTS while another process serves what was
- * kept: then nothing was touched. */
+ * anything is loaded. has_chosen_devices: somebody named them, so that what was kept on others is
+ * not wanted any more; otherwise a GPU that is missing is one that does not answer now. Return: 0,
+ * -ENOMEM, STATUS_EXISTS while another process serves what was kept, or STATUS_DEVICE_ERROR for
+ * such a GPU: what is kept then stays so. */
 int adopt_kept(struct keep *keep, struct store *store, struct device *const *devices,
-               uint32_t n_devices, struct adoption *ret_adoption, struct reason *why) GD_MUST_CHECK;
+               uint32_t n_devices, bool has_chosen_devices, struct adoption *ret_adoption,
+               struct reason *why) GD_MUST_CHECK;
 void adoption_finish(struct adoption *adoption);

@@ -92,7 +92,7 @@ struct bench {
     const struct msg_bench *request;
     struct progress *progress;
     struct warnings *warnings;
-    struct gk_problem problem; /* but for m */
+    struct gk_problem problem; /* at one row */
     struct bench_weight weight;
     uint32_t m[MSG_BENCH_M_MAX]; /* ascending, none twice */
     uint32_t n_m;
@@ -253,7 +253,7 @@ static int measure(struct bench *bench, uint32_t i_kernel, uint32_t m, struct re
 static void leave_out_hopeless(struct bench *bench, uint32_t i_first)
 {
     const struct msg_bench_result *result = bench->result;
-    double best = INFINITY;
+    double best = HUGE_VAL;
     for (uint32_t i = i_first; i < result->n_rows; i++) {
         best = fmin(best, result->rows[i].usec);
     }
@@ -301,9 +301,7 @@ static int result_new(const struct bench *bench, struct msg_bench_result **ret_r
     result->rows = rows;
     result->packed_bytes = problem->layout->packed_bytes(&problem->desc);
     result->flops = 2ull * problem->desc.n * problem->desc.k;
-    if (device->read_gbps > 0) {
-        result->floor_usec = (double)result->packed_bytes / (device->read_gbps * 1e3);
-    }
+    result->floor_usec = device_floor_usec(device, result->packed_bytes);
     (void)snprintf(result->device, sizeof(result->device), "%.60s: %s", device->name,
                    device->description);
     (void)snprintf(result->layout, sizeof(result->layout), "%s v%u", problem->layout->tag,
@@ -341,6 +339,7 @@ int bench_run(struct device *device, const struct msg_bench *request, struct pro
     r = bench_weight_init(&bench.weight, device, &bench.problem.desc, bench.problem.layout,
                           progress, why);
     bench.result->n_copies = bench.weight.n_copies;
+    r = r != 0 ? r : device_plan(device, &bench.problem, bench.weight.packed[0], why);
     r = r != 0 ? r : measure_all(&bench, why);
     bench_weight_finish(&bench.weight);
     if (r != 0) {

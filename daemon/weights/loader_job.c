@@ -231,9 +231,10 @@ static void log_outcome(const struct job *job, const struct reason *why)
         log_write(LOG_LEVEL_NOTICE, "loader", "%s: %s", kind_name(job->request.kind), job->report);
         return;
     }
-    enum log_level level = why->status == STATUS_CANCELLED ? LOG_LEVEL_NOTICE : LOG_LEVEL_ERROR;
-    log_write(level, "loader", "%s '%s': %s", kind_name(job->request.kind), job->request.name,
-              why->text);
+    bool is_cancelled = why->status == STATUS_CANCELLED;
+    log_event(is_cancelled ? LOG_EVENT_NONE : LOG_EVENT_JOB_FAILED,
+              is_cancelled ? LOG_LEVEL_NOTICE : LOG_LEVEL_ERROR, "loader", "%s '%s': %s",
+              kind_name(job->request.kind), job->request.name, why->text);
 }
 
 struct reason job_run(struct store *store, struct job *job)

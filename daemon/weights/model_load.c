@@ -1,5 +1,4 @@
-/* Loading a model. Layers are packed one after the other; the store sees nothing of it until all of
- * them are there. */
+/* Loading a model. The store sees nothing of it until all layers are there. */
 #include "daemon/weights/model_load.h"
 
 #include <errno.h>
@@ -7,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/weights/plan_read.h"
+#include "daemon/weights/model_fill.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 
@@ -114,37 +113,6 @@ static int prepare_weight(struct model *model, const struct plan_item *item, str
     return r != 0 ? r : choose_layout(item, weight, why);
 }
 
-static int pack_weight(struct weight *weight, const struct gk_canonical *canonical,
-                       struct reason *why)
-{
-    void *packed;
-    int r = device_view_begin(weight->device, &weight->packed, DEVICE_WRITE, &packed, why);
-    if (r != 0) {
-        return r;
-    }
-    weight->layout->pack(canonical, packed);
-    return device_view_end(weight->device, &weight->packed, DEVICE_WRITE, why);
-}
-
-static int fill_weight(struct weight *weight, const struct plan_item *item,
-                       struct progress *progress, struct warnings *warnings, struct reason *why)
-{
-    progress_step(progress, "%s", item->name);
-    struct gk_canonical canonical;
-    int r = plan_read(item, progress, warnings, &canonical, why);
-    if (r != 0) {
-        return r;
-    }
-    const struct device_ops *ops = weight->device->ops;
-    char region_name[128];
-    (void)snprintf(region_name, sizeof(region_name), "gemmd:%.100s", weight->name);
-    r = ops->region_new(weight->device, region_name, weight->layout->packed_bytes(&weight->desc),
-                        &weight->packed, why);
-    r = r != 0 ? r : pack_weight(weight, &canonical, why);
-    gk_canonical_finish(&canonical);
-    return r != 0 ? r : weight_make_ready(weight, why);
-}
-
 static int fill_model(struct model *model, const struct plan *plan, struct progress *progress,
                       struct warnings *warnings, struct reason *why)
 {
@@ -157,13 +125,7 @@ static int fill_model(struct model *model, const struct plan *plan, struct progr
         }
     }
     atomic_store(&progress->total_bytes, total_bytes);
-    for (uint32_t i = 0; i < plan->n; i++) {
-        int r = fill_weight(model->weights[i], &plan->items[i], progress, warnings, why);
-        if (r != 0) {
-            return r;
-        }
-    }
-    return 0;
+    return model_fill(model, plan, progress, warnings, why);
 }
 
 static int load_source(const struct model_source *source, struct model *model,

@@ -26,10 +26,10 @@ int model_source_open(const char *path, const struct msg_shaping *shaping,
                       struct reason *why) GD_MUST_CHECK;
 void model_source_finish(struct model_source *source); /* safe on MODEL_SOURCE_NULL */
 
-/* model_load() - read and pack every layer of a checkpoint, one at a time, into regions of the
- * device. Everything that can be refused without reading data is refused first. The model is not
- * published and has no warnings yet; the caller owns it. Return also: STATUS_CANCELLED, NO_SPACE
- * (the device is full), UNSUPPORTED (no layout, no kernel). */
+/* model_load() - read and pack every layer of a checkpoint into regions of the device. Everything
+ * that can be refused without reading data is refused first. The model is not published and has no
+ * warnings yet; the caller owns it. Return also: STATUS_CANCELLED, NO_SPACE (the device is full),
+ * UNSUPPORTED (no layout, no kernel). */
 int model_load(const char *name, const char *path, struct device *device,
                const struct msg_shaping *shaping, struct progress *progress,
                struct warnings *warnings, struct model **ret_model,

@@ -43,13 +43,13 @@ static void raw_finish(struct raw *raw)
     }
 }
 
-static int raw_read(const struct module *module, struct progress *progress, struct raw *ret_raw,
-                    struct reason *why)
+static int raw_read(const struct module *module, bool has_codes, struct progress *progress,
+                    struct raw *ret_raw, struct reason *why)
 {
     struct raw raw = {{NULL}};
     for (uint32_t i = 0; i < MODULE_BIAS; i++) {
         const struct checkpoint_tensor *at = module->tensors[i];
-        if (!at) {
+        if (!at || (i == MODULE_WEIGHT && !has_codes)) {
             continue;
         }
         raw.bytes[i] = malloc(at->tensor->size_bytes + 1);
@@ -142,7 +142,7 @@ static int read_quantised(const struct module *module, struct progress *progress
                           struct reason *why)
 {
     struct raw raw;
-    int r = raw_read(module, progress, &raw, why);
+    int r = raw_read(module, canonical->codes != NULL, progress, &raw, why);
     if (r != 0) {
         return r;
     }
@@ -157,24 +157,71 @@ static int read_quantised(const struct module *module, struct progress *progress
     return r;
 }
 
+/* Into arrays that are there; taken apart again after a failure. */
+static int fill(const struct module *module, struct progress *progress, struct warnings *warnings,
+                struct gk_canonical *canonical, struct reason *why)
+{
+    int r = module->family == QUANT_NONE
+                ? read_into(module->tensors[MODULE_WEIGHT], canonical->codes, progress, why)
+                : read_quantised(module, progress, warnings, canonical, why);
+    if (r == 0 && module->tensors[MODULE_BIAS]) {
+        r = read_into(module->tensors[MODULE_BIAS], canonical->bias, progress, why);
+    }
+    if (r != 0) {
+        gk_canonical_finish(canonical);
+    }
+    return r;
+}
+
 int module_read(const struct module *module, struct progress *progress, struct warnings *warnings,
                 struct gk_canonical *ret_canonical, struct reason *why)
 {
-    struct gk_canonical canonical;
-    int r = gk_canonical_alloc(&canonical, &module->desc);
-    if (r != 0) {
-        return r;
+    int r = gk_canonical_alloc(ret_canonical, &module->desc);
+    return r != 0 ? r : fill(module, progress, warnings, ret_canonical, why);
+}
+
+/* ---- without codes -----------------------------------------------------------------------------
+ */
+
+enum gk_code_order module_code_order(const struct module *module)
+{
+    static const enum gk_code_order orders[] = {
+        [QUANT_NONE] = 0,
+        [QUANT_GPTQ] = GK_CODE_ORDER_GPTQ,
+        [QUANT_AWQ] = GK_CODE_ORDER_AWQ,
+        [QUANT_PACKED] = GK_CODE_ORDER_CT_PACKED,
+        [QUANT_INT8] = GK_CODE_ORDER_INT8,
+        [QUANT_FP8] = GK_CODE_ORDER_FP8,
+        [QUANT_MXFP8] = GK_CODE_ORDER_FP8,
+        [QUANT_NVFP4] = GK_CODE_ORDER_FP4,
+        [QUANT_MXFP4] = GK_CODE_ORDER_FP4,
+    };
+    return orders[module->family];
+}
+
+int module_read_rest(const struct module *module, struct progress *progress,
+                     struct warnings *warnings, struct gk_canonical *ret_canonical,
+                     struct reason *why)
+{
+    int r = gk_canonical_alloc_rest(ret_canonical, &module->desc);
+    return r != 0 ? r : fill(module, progress, warnings, ret_canonical, why);
+}
+
+int module_send_codes(const struct module *module, struct device *device, struct packer *packer,
+                      uint64_t offset, struct progress *progress, struct reason *why)
+{
+    const struct packer_ops *packing = device->ops->packing;
+    const struct checkpoint_tensor *at = module->tensors[MODULE_WEIGHT];
+    uint64_t size_bytes = at->tensor->size_bytes;
+    int r = 0;
+    for (uint64_t done = 0; r == 0 && done < size_bytes; done += PACKER_CHUNK_BYTES) {
+        uint64_t n_bytes = num_min(PACKER_CHUNK_BYTES, size_bytes - done);
+        void *bytes = NULL;
+        r = progress_check(progress, why);
+        r = r != 0 ? r : packing->chunk(packer, &bytes, why);
+        r = r != 0 ? r : safetensors_read(at->file, at->tensor, done, bytes, n_bytes, why);
+        r = r != 0 ? r : packing->send(packer, offset + done, n_bytes, why);
+        atomic_fetch_add_explicit(&progress->done_bytes, n_bytes, memory_order_relaxed);
     }
-    r = module->family == QUANT_NONE
-            ? read_into(module->tensors[MODULE_WEIGHT], canonical.codes, progress, why)
-            : read_quantised(module, progress, warnings, &canonical, why);
-    if (r == 0 && module->tensors[MODULE_BIAS]) {
-        r = read_into(module->tensors[MODULE_BIAS], canonical.bias, progress, why);
-    }
-    if (r != 0) {
-        gk_canonical_finish(&canonical);
-        return r;
-    }
-    *ret_canonical = canonical;
-    return 0;
+    return r;
 }

@@ -16,11 +16,16 @@ static int cut(const struct plan_part *part, const struct gk_canonical *whole,
     return r;
 }
 
-static int read_part(const struct plan_part *part, struct progress *progress,
+/* module_read() or module_read_rest(). */
+typedef int (*reader)(const struct module *module, struct progress *progress,
+                      struct warnings *warnings, struct gk_canonical *ret_canonical,
+                      struct reason *why);
+
+static int read_part(const struct plan_part *part, reader read, struct progress *progress,
                      struct warnings *warnings, struct gk_canonical *ret_piece, struct reason *why)
 {
     struct gk_canonical whole;
-    int r = module_read(part->module, progress, warnings, &whole, why);
+    int r = read(part->module, progress, warnings, &whole, why);
     if (r != 0) {
         return r;
     }
@@ -43,14 +48,15 @@ static int fuse(const struct plan_item *item, const struct gk_canonical *parts,
     return r;
 }
 
-int plan_read(const struct plan_item *item, struct progress *progress, struct warnings *warnings,
-              struct gk_canonical *ret_canonical, struct reason *why)
+static int read_item(const struct plan_item *item, reader read, struct progress *progress,
+                     struct warnings *warnings, struct gk_canonical *ret_canonical,
+                     struct reason *why)
 {
     struct gk_canonical parts[SHAPING_PARTS_MAX];
     uint32_t n_read = 0;
     int r = 0;
     while (r == 0 && n_read < item->n_parts) {
-        r = read_part(&item->parts[n_read], progress, warnings, &parts[n_read], why);
+        r = read_part(&item->parts[n_read], read, progress, warnings, &parts[n_read], why);
         n_read += r == 0;
     }
     if (r == 0 && n_read == 1) {
@@ -64,4 +70,17 @@ int plan_read(const struct plan_item *item, struct progress *progress, struct wa
         gk_canonical_finish(&parts[i]);
     }
     return r;
+}
+
+int plan_read(const struct plan_item *item, struct progress *progress, struct warnings *warnings,
+              struct gk_canonical *ret_canonical, struct reason *why)
+{
+    return read_item(item, module_read, progress, warnings, ret_canonical, why);
+}
+
+int plan_read_rest(const struct plan_item *item, struct progress *progress,
+                   struct warnings *warnings, struct gk_canonical *ret_canonical,
+                   struct reason *why)
+{
+    return read_item(item, module_read_rest, progress, warnings, ret_canonical, why);
 }

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
@@ -154,6 +155,15 @@ static void drop_model(const struct store *store, struct store_model *published)
 /* ---- the store ---------------------------------------------------------------------------------
  */
 
+/* Ids of one life of the daemon are, but for a chance in a billion, none of another's: who kept an
+ * id across a restart is told that there is no such weight, and does not get another one. */
+static uint32_t random_id(void)
+{
+    uint32_t id = 0;
+    (void)!getrandom(&id, sizeof(id), GRND_NONBLOCK); /* without it, they count from 1 */
+    return id >> 2;
+}
+
 int store_new(struct store **ret_store)
 {
     struct store *store = calloc(1, sizeof(*store));
@@ -165,6 +175,7 @@ int store_new(struct store **ret_store)
         free(store);
         return r;
     }
+    store->last_model_id = random_id();
     (void)pthread_mutex_init(&store->writers, NULL); /* cannot fail without attributes */
     (void)pthread_mutex_init(&store->mutex, NULL);
     *ret_store = store;

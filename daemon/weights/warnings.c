@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,20 @@ void warnings_add(struct warnings *warnings, const char *format, ...)
         return;
     }
     warnings->items[warnings->n++] = copy;
+}
+
+void warnings_take(struct warnings *to, struct warnings *from)
+{
+    bool has_dropped = from->n_dropped > 0 && from->n == MSG_WARNINGS_MAX;
+    uint32_t n = has_dropped ? from->n - 1 : from->n; /* the last is a count */
+    for (uint32_t i = 0; i < n; i++) {
+        warnings_add(to, "%s", from->items[i]);
+    }
+    if (to && from->n_dropped > 0) {
+        to->n_dropped += from->n_dropped - 1;
+        warnings_add(to, "and %llu more warnings", (unsigned long long)from->n_dropped);
+    }
+    warnings_finish(from);
 }
 
 int warnings_copy(char *const *items, uint32_t n, char ***ret_items)

@@ -19,6 +19,9 @@ struct warnings {
 void warnings_add(struct warnings *warnings, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* warnings_take() - move another list's sentences behind these; `to` may be NULL. */
+void warnings_take(struct warnings *to, struct warnings *from);
+
 /* warnings_copy() - a malloc'd copy of the sentences for a reply. 0 or -ENOMEM. */
 int warnings_copy(char *const *items, uint32_t n, char ***ret_items) GD_MUST_CHECK;
 

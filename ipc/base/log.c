@@ -16,6 +16,18 @@ void log_write(enum log_level level, const char *topic, const char *format, ...)
     }
     va_list args;
     va_start(args, format);
-    sink(level, topic, format, args);
+    sink(LOG_EVENT_NONE, level, topic, format, args);
+    va_end(args);
+}
+
+void log_event(enum log_event event, enum log_level level, const char *topic, const char *format,
+               ...)
+{
+    if (!sink) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    sink(event, level, topic, format, args);
     va_end(args);
 }

@@ -138,8 +138,7 @@ static struct any_gemm gemm_of_strips(const struct gk_problem *problem, const ui
     struct strip_shape shape = strip_shape(&problem->desc);
     struct any_gemm gemm = gemm_base(problem);
     gemm.strips = (struct any_gemm_strips){
-        .lie = {packed + shape.records_offset, shape.n_strips, shape.n_slices, shape.code_bits,
-                shape.slice_scale_bytes, shape.slice_zero_bytes},
+        .lie = strip_records_of(&shape, packed),
         .n_slice_groups = shape.n_slice_groups,
         .scaling = shape.scaling,
     };

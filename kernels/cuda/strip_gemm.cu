@@ -13,7 +13,8 @@
 
 namespace {
 
-constexpr uint32_t n_stages = 3; /* of strip_feed.cuh */
+constexpr uint32_t n_stages = 3;      /* of strip_feed.cuh */
+constexpr uint32_t left_bytes = 4096; /* of an SM's shared memory, to blocks that wait */
 
 const strip_instance *find_instance(const strip_args &args)
 {
@@ -77,7 +78,7 @@ shape_of_launch plan(const device_limits &limits, const strip_instance &one, str
     uint32_t n_ctas = limits.n_sms * n_ctas_per_sm;
     n_ctas = n_ctas < args.n_strips ? n_ctas : args.n_strips;
     uint32_t reserved = 1024 * n_ctas_per_sm; /* the system's own, a CTA */
-    uint32_t budget = (limits.shared_bytes + 1024 - reserved) / n_ctas_per_sm;
+    uint32_t budget = (limits.shared_bytes + 1024 - reserved - left_bytes) / n_ctas_per_sm;
     uint32_t stage_bytes = n_warps * one.stage_of_warp_bytes;
     uint32_t strip_bytes = n_warps * one.n_m8 * 512;
     uint32_t n_own = (args.n_strips + n_ctas - 1) / n_ctas;

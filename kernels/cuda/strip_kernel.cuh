@@ -270,8 +270,11 @@ __device__ __forceinline__ void prime(const strip_args &args, const warp_id &id,
     }
 }
 
+/* 120 registers of 128, and 4 KiB of shared memory less than there is (plan()): room for the blocks
+ * of clients' kernels that wait for this product (gemmd_device.h). Without it the multiprocessor
+ * where one waits takes no CTA, and the product takes twice its time. */
 template <typename format, int n_m8>
-__global__ void __launch_bounds__(512, 1) strip_gemm(const __grid_constant__ strip_args args)
+__global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args args)
 {
     using traits = typename format::traits;
     using size = typename format::size;

@@ -13,19 +13,8 @@ struct strip_slice {
 static __device__ struct strip_slice strip_slice_at(const struct strip_records &from, uint32_t i_n,
                                                     uint32_t i_k)
 {
-    uint32_t i_slice = i_k / STRIP_SLICE_K;
-    uint32_t i_step = i_slice / STRIP_STEP_SLICES;
-    uint32_t i = i_slice % STRIP_STEP_SLICES;
-    uint32_t n = min(STRIP_STEP_SLICES, from.n_slices - i_step * STRIP_STEP_SLICES);
-    uint32_t codes_bytes = STRIP_CODES_BYTES_OF(from.code_bits);
-    uint32_t slice_bytes = codes_bytes + from.slice_scale_bytes + from.slice_zero_bytes;
-    uint64_t step = (uint64_t)i_step * from.n_strips * strip_align(STRIP_STEP_SLICES * slice_bytes);
-    const uint8_t *record =
-        from.records + step + (uint64_t)(i_n / STRIP_N) * strip_align(n * slice_bytes);
-    const uint8_t *scales = record + n * codes_bytes;
-    const uint8_t *zeros = scales + n * from.slice_scale_bytes;
-    return {record + i * codes_bytes, scales + i * from.slice_scale_bytes,
-            zeros + i * from.slice_zero_bytes};
+    struct strip_slice_parts parts = strip_slice_parts(&from, i_n / STRIP_N, i_k / STRIP_SLICE_K);
+    return {from.records + parts.codes, from.records + parts.scales, from.records + parts.zeros};
 }
 
 static __device__ uint32_t strip_int_code(const struct strip_slice *slice, uint32_t code_bits,

@@ -64,6 +64,8 @@ int gk_awq_read(const struct gk_awq *source, struct gk_canonical *canonical, str
     if (canonical->desc.has_zeros) {
         read_zeros(source->qzeros, canonical);
     }
-    read_codes(source->qweight, canonical);
+    if (canonical->codes != NULL) {
+        read_codes(source->qweight, canonical);
+    }
     return 0;
 }

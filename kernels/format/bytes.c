@@ -40,7 +40,7 @@ int gk_int8_read(const struct gk_int8 *source, struct gk_canonical *canonical, s
     }
     const uint8_t *bytes = source->weight;
     uint8_t *codes = canonical->codes;
-    for (uint64_t i = 0; i < (uint64_t)desc->n * desc->k; i++) {
+    for (uint64_t i = 0; codes != NULL && i < (uint64_t)desc->n * desc->k; i++) {
         codes[i] = bytes[i] ^ SIGN;
     }
     return 0;
@@ -70,7 +70,7 @@ int gk_fp8_read(const struct gk_fp8 *source, struct gk_canonical *canonical, str
         return reason_set(why, STATUS_UNSUPPORTED, "FP8 weights are E4M3 without act-order");
     }
     int r = scales_read(source->weight_scale, SCALE_ORDER_COLUMNS, canonical, why);
-    if (r != 0) {
+    if (r != 0 || canonical->codes == NULL) {
         return r;
     }
     memcpy(canonical->codes, source->weight, (uint64_t)desc->n * desc->k);

@@ -113,6 +113,8 @@ int gk_ct_packed_read(const struct gk_ct_packed *source, struct gk_canonical *ca
     if (desc->has_zeros) {
         read_zeros(source->weight_zero_point, canonical);
     }
-    read_codes(source->weight_packed, canonical);
+    if (canonical->codes != NULL) {
+        read_codes(source->weight_packed, canonical);
+    }
     return 0;
 }

@@ -68,7 +68,7 @@ int gk_fp4_read(const struct gk_fp4 *source, struct gk_canonical *canonical, str
     if (r == 0 && source->global_scale != NULL) {
         r = read_global(source->global_scale, canonical, why);
     }
-    if (r != 0) {
+    if (r != 0 || canonical->codes == NULL) {
         return r;
     }
     read_codes(source->weight, canonical);

@@ -144,7 +144,9 @@ int gk_gptq_read(const struct gk_gptq *source, struct gk_canonical *canonical,
     if (r != 0) {
         return r;
     }
-    read_codes(source->qweight, canonical);
+    if (canonical->codes != NULL) {
+        read_codes(source->qweight, canonical);
+    }
     if (ret_n_wrapped != NULL) {
         *ret_n_wrapped = n_wrapped;
     }

@@ -109,35 +109,33 @@ static uint32_t scale_bytes(const struct gk_desc *desc)
     return rows[scaling_of(desc)] * (STRIP_SLICE_K / packed_group_k(desc));
 }
 
-static uint32_t step_slices(const struct strip_shape *shape, uint32_t i_step)
-{
-    return (uint32_t)num_min(STRIP_STEP_SLICES, shape->n_slices - i_step * STRIP_STEP_SLICES);
-}
-
-static uint32_t record_bytes(const struct strip_shape *shape, uint32_t n_step_slices)
+/* Where the records end, counted from their start. */
+static uint64_t records_bytes(const struct strip_records *lie)
 {
     uint32_t slice_bytes =
-        STRIP_CODES_BYTES_OF(shape->code_bits) + shape->slice_scale_bytes + shape->slice_zero_bytes;
-    return strip_align(n_step_slices * slice_bytes);
-}
-
-/* Where a step begins; for the step after the last, where the records end. All but the last are
- * whole. */
-static uint64_t step_offset(const struct strip_shape *shape, uint32_t i_step)
-{
-    uint32_t n_whole = (uint32_t)num_min(i_step, shape->n_slices / STRIP_STEP_SLICES);
-    uint64_t offset = shape->records_offset +
-                      (uint64_t)n_whole * shape->n_strips * record_bytes(shape, STRIP_STEP_SLICES);
-    if (i_step > n_whole) {
-        offset +=
-            (uint64_t)shape->n_strips * record_bytes(shape, shape->n_slices % STRIP_STEP_SLICES);
-    }
-    return offset;
+        STRIP_CODES_BYTES_OF(lie->code_bits) + lie->slice_scale_bytes + lie->slice_zero_bytes;
+    uint32_t n_whole = lie->n_slices / STRIP_STEP_SLICES;
+    uint32_t n_rest = lie->n_slices % STRIP_STEP_SLICES;
+    return lie->n_strips * ((uint64_t)n_whole * strip_align(STRIP_STEP_SLICES * slice_bytes) +
+                            strip_align(n_rest * slice_bytes));
 }
 
 static uint64_t row_scales_bytes(const struct gk_desc *desc)
 {
     return (uint64_t)gk_desc_scale_columns(desc) * dtype_bytes(desc->scale_dtype);
+}
+
+struct strip_records strip_records_of(const struct strip_shape *shape, const void *packed)
+{
+    const uint8_t *bytes = packed;
+    return (struct strip_records){
+        .records = bytes != NULL ? bytes + shape->records_offset : NULL,
+        .n_strips = shape->n_strips,
+        .n_slices = shape->n_slices,
+        .code_bits = shape->code_bits,
+        .slice_scale_bytes = shape->slice_scale_bytes,
+        .slice_zero_bytes = shape->slice_zero_bytes,
+    };
 }
 
 struct strip_shape strip_shape(const struct gk_desc *desc)
@@ -150,6 +148,7 @@ struct strip_shape strip_shape(const struct gk_desc *desc)
         .slice_scale_bytes = scale_bytes(desc),
     };
     uint32_t group_k = packed_group_k(desc);
+    shape.packed_group_k = group_k;
     /* Scales of groups of 16 are multiplied into the codes: sums are those of 128. */
     shape.n_slice_groups = group_k == E4M3_GROUP_K ? 2 : STRIP_SLICE_K / group_k;
     shape.slice_zero_bytes = desc->has_zeros ? 8 * shape.n_slice_groups * 2 : 0;
@@ -158,8 +157,8 @@ struct strip_shape strip_shape(const struct gk_desc *desc)
     uint64_t column_scale_bytes =
         desc->column_scale != GK_COLUMN_SCALE_NONE ? (uint64_t)desc->n * sizeof(float) : 0;
     shape.records_offset = num_align_up(perm_bytes, ALIGNMENT);
-    shape.row_scales_offset = num_align_up(
-        step_offset(&shape, (uint32_t)num_div_up(shape.n_slices, STRIP_STEP_SLICES)), ALIGNMENT);
+    struct strip_records lie = strip_records_of(&shape, NULL);
+    shape.row_scales_offset = num_align_up(shape.records_offset + records_bytes(&lie), ALIGNMENT);
     shape.column_scales_offset = num_align_up(
         shape.row_scales_offset + (shape.has_row_scales ? row_scales_bytes(desc) : 0), ALIGNMENT);
     shape.bias_offset = num_align_up(shape.column_scales_offset + column_scale_bytes, ALIGNMENT);
@@ -168,36 +167,12 @@ struct strip_shape strip_shape(const struct gk_desc *desc)
     return shape;
 }
 
-/* Where a slice's parts lie. */
-struct slice_place {
-    uint64_t codes;
-    uint64_t scales;
-    uint64_t zeros;
-};
-
-static struct slice_place slice_place(const struct strip_shape *shape, uint32_t i_strip,
-                                      uint32_t i_slice)
-{
-    uint32_t i_step = i_slice / STRIP_STEP_SLICES;
-    uint32_t i = i_slice % STRIP_STEP_SLICES;
-    uint32_t n = step_slices(shape, i_step);
-    uint64_t record = step_offset(shape, i_step) + (uint64_t)i_strip * record_bytes(shape, n);
-    uint64_t codes_bytes = STRIP_CODES_BYTES_OF(shape->code_bits);
-    uint64_t scales = record + n * codes_bytes;
-    uint64_t zeros = scales + (uint64_t)n * shape->slice_scale_bytes;
-    return (struct slice_place){
-        .codes = record + i * codes_bytes,
-        .scales = scales + (uint64_t)i * shape->slice_scale_bytes,
-        .zeros = zeros + (uint64_t)i * shape->slice_zero_bytes,
-    };
-}
-
 /* ---- scales and zero points --------------------------------------------------------------------
  */
 
 /* A packed scale and the canonical one that it stands for. */
 struct scale_pair {
-    uint64_t packed; /* bytes from the start */
+    uint64_t packed; /* bytes from the start of the weight */
     uint64_t packed_zero;
     uint64_t canonical; /* index */
 };
@@ -210,12 +185,13 @@ static struct scale_pair scale_pair(const struct gk_desc *desc, const struct str
                                      [STRIP_SCALES_STRIP] = sizeof(float),
                                      [STRIP_SCALES_E8M0] = 1,
                                      [STRIP_SCALES_E4M3] = 1};
-    uint32_t i_k = i_group * packed_group_k(desc);
-    struct slice_place place = slice_place(shape, i_n / STRIP_N, i_k / STRIP_SLICE_K);
+    uint32_t i_k = i_group * shape->packed_group_k;
+    struct strip_records lie = strip_records_of(shape, NULL);
+    struct strip_slice_parts parts = strip_slice_parts(&lie, i_n / STRIP_N, i_k / STRIP_SLICE_K);
     uint32_t index = strip_scale_index(shape->scaling, shape->n_slice_groups, i_n, i_k);
     return (struct scale_pair){
-        .packed = place.scales + (uint64_t)index * sizes[shape->scaling],
-        .packed_zero = place.zeros + index,
+        .packed = shape->records_offset + parts.scales + (uint64_t)index * sizes[shape->scaling],
+        .packed_zero = shape->records_offset + parts.zeros + index,
         .canonical =
             (uint64_t)(i_k / desc->group_k) * gk_desc_scale_columns(desc) + i_n / desc->group_n,
     };
@@ -268,9 +244,9 @@ static void unpack_scale(const uint8_t *packed, const struct strip_shape *shape,
 }
 
 /* Packed groups that hold real elements; the rest of the last slice is padding, left 0. */
-static uint32_t packed_groups(const struct gk_desc *desc)
+static uint32_t packed_groups(const struct gk_desc *desc, const struct strip_shape *shape)
 {
-    return (uint32_t)num_div_up(desc->k, packed_group_k(desc));
+    return (uint32_t)num_div_up(desc->k, shape->packed_group_k);
 }
 
 static void pack_scales(const struct gk_canonical *canonical, const struct strip_shape *shape,
@@ -278,7 +254,7 @@ static void pack_scales(const struct gk_canonical *canonical, const struct strip
 {
     const struct gk_desc *desc = &canonical->desc;
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
-        for (uint32_t i_group = 0; i_group < packed_groups(desc); i_group++) {
+        for (uint32_t i_group = 0; i_group < packed_groups(desc, shape); i_group++) {
             struct scale_pair pair = scale_pair(desc, shape, i_n, i_group);
             pack_scale(canonical, shape, &pair, packed);
             if (desc->has_zeros) {
@@ -293,7 +269,7 @@ static void unpack_scales(const uint8_t *packed, const struct strip_shape *shape
 {
     const struct gk_desc *desc = &canonical->desc;
     for (uint32_t i_n = 0; !shape->has_row_scales && i_n < desc->n; i_n++) {
-        for (uint32_t i_group = 0; i_group < packed_groups(desc); i_group++) {
+        for (uint32_t i_group = 0; i_group < packed_groups(desc, shape); i_group++) {
             struct scale_pair pair = scale_pair(desc, shape, i_n, i_group);
             unpack_scale(packed, shape, &pair, canonical);
             if (desc->has_zeros) {
@@ -306,28 +282,19 @@ static void unpack_scales(const uint8_t *packed, const struct strip_shape *shape
 /* ---- what lies outside the records -------------------------------------------------------------
  */
 
-/* A part that is copied as it is. */
-struct part {
-    void *canonical;
-    uint64_t offset;
-    uint64_t n_bytes; /* 0: there is none */
-};
-
-#define N_PARTS 4u
-
-static void list_parts(const struct gk_canonical *canonical, const struct strip_shape *shape,
-                       struct part parts[N_PARTS])
+void strip_list_parts(const struct gk_canonical *canonical, const struct strip_shape *shape,
+                      struct strip_part parts[STRIP_PARTS])
 {
     const struct gk_desc *desc = &canonical->desc;
     bool has_columns = desc->column_scale != GK_COLUMN_SCALE_NONE;
-    parts[0] = (struct part){canonical->perm, 0,
-                             desc->has_perm ? (uint64_t)desc->k * sizeof(*canonical->perm) : 0};
-    parts[1] = (struct part){canonical->scales, shape->row_scales_offset,
-                             shape->has_row_scales ? row_scales_bytes(desc) : 0};
-    parts[2] = (struct part){canonical->column_scales, shape->column_scales_offset,
-                             has_columns ? (uint64_t)desc->n * sizeof(float) : 0};
-    parts[3] = (struct part){canonical->bias, shape->bias_offset,
-                             (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
+    parts[0] = (struct strip_part){
+        canonical->perm, 0, desc->has_perm ? (uint64_t)desc->k * sizeof(*canonical->perm) : 0};
+    parts[1] = (struct strip_part){canonical->scales, shape->row_scales_offset,
+                                   shape->has_row_scales ? row_scales_bytes(desc) : 0};
+    parts[2] = (struct strip_part){canonical->column_scales, shape->column_scales_offset,
+                                   has_columns ? (uint64_t)desc->n * sizeof(float) : 0};
+    parts[3] = (struct strip_part){canonical->bias, shape->bias_offset,
+                                   (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
 }
 
 /* ---- the layouts -------------------------------------------------------------------------------
@@ -341,18 +308,20 @@ static uint64_t packed_bytes(const struct gk_desc *desc)
 static void pack(const struct gk_canonical *canonical, void *packed)
 {
     struct strip_shape shape = strip_shape(&canonical->desc);
+    struct strip_records lie = strip_records_of(&shape, NULL);
     uint8_t *bytes = packed;
-    struct part parts[N_PARTS];
+    uint8_t *records = bytes + shape.records_offset;
+    struct strip_part parts[STRIP_PARTS];
     memset(bytes, 0, shape.packed_bytes);
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
             strip_pack_codes(canonical, i_strip * STRIP_N, i_slice * STRIP_SLICE_K,
-                             bytes + slice_place(&shape, i_strip, i_slice).codes);
+                             records + strip_slice_parts(&lie, i_strip, i_slice).codes);
         }
     }
     pack_scales(canonical, &shape, bytes);
-    list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
+    strip_list_parts(canonical, &shape, parts);
+    for (uint32_t i = 0; i < STRIP_PARTS; i++) {
         if (parts[i].n_bytes > 0) {
             memcpy(bytes + parts[i].offset, parts[i].canonical, parts[i].n_bytes);
         }
@@ -362,17 +331,18 @@ static void pack(const struct gk_canonical *canonical, void *packed)
 static void unpack(const void *packed, struct gk_canonical *canonical)
 {
     struct strip_shape shape = strip_shape(&canonical->desc);
+    struct strip_records lie = strip_records_of(&shape, packed);
     const uint8_t *bytes = packed;
-    struct part parts[N_PARTS];
+    struct strip_part parts[STRIP_PARTS];
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
-            strip_unpack_codes(bytes + slice_place(&shape, i_strip, i_slice).codes,
+            strip_unpack_codes(lie.records + strip_slice_parts(&lie, i_strip, i_slice).codes,
                                i_strip * STRIP_N, i_slice * STRIP_SLICE_K, canonical);
         }
     }
     unpack_scales(bytes, &shape, canonical);
-    list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
+    strip_list_parts(canonical, &shape, parts);
+    for (uint32_t i = 0; i < STRIP_PARTS; i++) {
         if (parts[i].n_bytes > 0) {
             memcpy(parts[i].canonical, bytes + parts[i].offset, parts[i].n_bytes);
         }

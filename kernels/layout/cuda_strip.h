@@ -13,6 +13,7 @@ struct strip_shape {
     uint32_t code_bits;
     enum strip_scaling scaling;
     uint32_t n_slice_groups; /* sums in a slice that have a scale of their own: 2, 4 or 8 */
+    uint32_t packed_group_k; /* elements along k that share a scale as packed */
     uint32_t slice_scale_bytes;
     uint32_t slice_zero_bytes;
     bool has_row_scales;     /* a float weight's scales hold for all of k */
@@ -25,6 +26,19 @@ struct strip_shape {
 
 /* strip_shape() - of a weight that one of the layouts below fits. */
 struct strip_shape strip_shape(const struct gk_desc *desc);
+
+/* strip_records_of() - the records of a weight that is packed there; NULL: for offsets alone. */
+struct strip_records strip_records_of(const struct strip_shape *shape, const void *packed);
+
+/* strip_list_parts() - what lies outside the records and is copied as the canonical form has it. */
+struct strip_part {
+    void *canonical;
+    uint64_t offset;  /* bytes from the start of the weight */
+    uint64_t n_bytes; /* 0: there is none */
+};
+#define STRIP_PARTS 4u
+void strip_list_parts(const struct gk_canonical *canonical, const struct strip_shape *shape,
+                      struct strip_part parts[STRIP_PARTS]);
 
 /* cuda_strip_is_layout() - is that one of the layouts below? */
 bool cuda_strip_is_layout(const struct gk_layout *layout);

@@ -88,6 +88,33 @@ STRIP_FUNCTION uint32_t strip_align(uint32_t n_bytes)
     return (n_bytes + STRIP_RECORD_ALIGN - 1) / STRIP_RECORD_ALIGN * STRIP_RECORD_ALIGN;
 }
 
+/* strip_slice_parts() - where a slice's parts begin, in bytes from the start of the records. All
+ * steps but the last are whole. */
+struct strip_slice_parts {
+    uint64_t codes;
+    uint64_t scales;
+    uint64_t zeros;
+};
+
+STRIP_FUNCTION struct strip_slice_parts strip_slice_parts(const struct strip_records *lie,
+                                                          uint32_t i_strip, uint32_t i_slice)
+{
+    uint32_t codes_bytes = STRIP_CODES_BYTES_OF(lie->code_bits);
+    uint32_t slice_bytes = codes_bytes + lie->slice_scale_bytes + lie->slice_zero_bytes;
+    uint32_t i_step = i_slice / STRIP_STEP_SLICES;
+    uint32_t i = i_slice % STRIP_STEP_SLICES;
+    uint32_t n_left = lie->n_slices - i_step * STRIP_STEP_SLICES;
+    uint32_t n = n_left < STRIP_STEP_SLICES ? n_left : STRIP_STEP_SLICES;
+    uint64_t step = (uint64_t)i_step * lie->n_strips * strip_align(STRIP_STEP_SLICES * slice_bytes);
+    uint64_t record = step + (uint64_t)i_strip * strip_align(n * slice_bytes);
+    uint64_t scales = record + n * codes_bytes;
+    struct strip_slice_parts parts;
+    parts.codes = record + i * codes_bytes;
+    parts.scales = scales + i * lie->slice_scale_bytes;
+    parts.zeros = scales + n * lie->slice_scale_bytes + i * lie->slice_zero_bytes;
+    return parts;
+}
+
 struct strip_place {
     uint32_t word_offset; /* bytes from the start of the slice */
     uint32_t shift;
@@ -138,6 +165,36 @@ STRIP_FUNCTION struct strip_e2m1_place strip_e2m1_of(uint32_t i_row, uint32_t i_
     place.magnitude_shift = 4 * i;
     place.sign_shift = i < 4 ? 8 * i + 7 : 8 * (i - 4) + 3;
     return place;
+}
+
+/* Words of four codes, a byte each, of row g (upper) and row g + 8 (lower), lowest k first:
+ * strip_u4_word() and strip_e2m1_word() hold both rows; strip_e4m3_word() one. */
+STRIP_FUNCTION uint32_t strip_u4_nibbles(uint32_t bytes)
+{
+    return (bytes & 0xff0000ffu) | (bytes >> 8 & 0xff00u) | (bytes << 8 & 0xff0000u);
+}
+
+STRIP_FUNCTION uint32_t strip_u4_word(uint32_t upper, uint32_t lower)
+{
+    uint32_t word = strip_u4_nibbles(upper) | strip_u4_nibbles(lower) << 4;
+    return word << STRIP_ROTATION | word >> (32 - STRIP_ROTATION);
+}
+
+STRIP_FUNCTION uint32_t strip_e4m3_word(uint32_t bytes)
+{
+    return (bytes >> 16 & 0xffu) | (bytes & 0xffu) << 8 | (bytes >> 24) << 16 |
+           (bytes >> 8 & 0xffu) << 24;
+}
+
+STRIP_FUNCTION uint32_t strip_e2m1_word(uint32_t upper, uint32_t lower)
+{
+    uint32_t word = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t code = (i < 4 ? upper : lower) >> 8 * (i % 4);
+        struct strip_e2m1_place place = strip_e2m1_of(i / 4 * 8, i % 4);
+        word |= (code & 7u) << place.magnitude_shift | (code >> 3 & 1u) << place.sign_shift;
+    }
+    return word;
 }
 
 /* strip_scale_index() - where the scale of an element lies in its slice, counted in scales, and its

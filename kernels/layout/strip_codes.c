@@ -7,11 +7,6 @@
 #include "ipc/base/num.h"
 #include "kernels/layout/strip.h"
 
-static uint32_t rotate_left(uint32_t word, uint32_t n_bits)
-{
-    return word << n_bits | word >> (32 - n_bits) % 32;
-}
-
 static uint32_t load_word(const uint8_t *bytes)
 {
     uint32_t word;
@@ -54,18 +49,11 @@ static void gather_codes(const struct gk_canonical *canonical, uint32_t first_n,
 /* ---- four codes of rows g and g + 8 ------------------------------------------------------------
  */
 
-/* A byte each: the even pair's nibbles 0 and 4, the odd pair's 2 and 6. */
-static uint32_t u4_nibbles(uint32_t bytes)
-{
-    return (bytes & 0xff0000ffu) | (bytes >> 8 & 0xff00u) | (bytes << 8 & 0xff0000u);
-}
-
 static void pack_u4(const struct slice_codes *codes, uint32_t g, uint32_t i_k, uint8_t *slice)
 {
-    uint32_t upper = u4_nibbles(load_word(codes->rows[g] + i_k));
-    uint32_t lower = u4_nibbles(load_word(codes->rows[g + 8] + i_k));
-    store_word(slice + strip_place_of(g, i_k).word_offset,
-               rotate_left(upper | lower << 4, STRIP_ROTATION));
+    uint32_t word =
+        strip_u4_word(load_word(codes->rows[g] + i_k), load_word(codes->rows[g + 8] + i_k));
+    store_word(slice + strip_place_of(g, i_k).word_offset, word);
 }
 
 static void pack_u8(const struct slice_codes *codes, uint32_t g, uint32_t i_k, uint8_t *slice)
@@ -74,27 +62,17 @@ static void pack_u8(const struct slice_codes *codes, uint32_t g, uint32_t i_k, u
     memcpy(slice + strip_byte_of(g + 8, i_k), codes->rows[g + 8] + i_k, 4);
 }
 
-static uint32_t e4m3_order(uint32_t bytes)
-{
-    return (bytes >> 16 & 0xffu) | (bytes & 0xffu) << 8 | (bytes >> 24) << 16 |
-           (bytes >> 8 & 0xffu) << 24;
-}
-
 static void pack_e4m3(const struct slice_codes *codes, uint32_t g, uint32_t i_k, uint8_t *slice)
 {
-    store_word(slice + strip_byte_of(g, i_k), e4m3_order(load_word(codes->rows[g] + i_k)));
-    store_word(slice + strip_byte_of(g + 8, i_k), e4m3_order(load_word(codes->rows[g + 8] + i_k)));
+    store_word(slice + strip_byte_of(g, i_k), strip_e4m3_word(load_word(codes->rows[g] + i_k)));
+    store_word(slice + strip_byte_of(g + 8, i_k),
+               strip_e4m3_word(load_word(codes->rows[g + 8] + i_k)));
 }
 
 static void pack_e2m1(const struct slice_codes *codes, uint32_t g, uint32_t i_k, uint8_t *slice)
 {
-    uint32_t word = 0;
-    for (uint32_t i = 0; i < 8; i++) {
-        uint32_t i_row = g + i / 4 * 8;
-        uint32_t code = codes->rows[i_row][i_k + i % 4];
-        struct strip_e2m1_place place = strip_e2m1_of(i_row, i_k + i % 4);
-        word |= (code & 7u) << place.magnitude_shift | (code >> 3 & 1u) << place.sign_shift;
-    }
+    uint32_t word =
+        strip_e2m1_word(load_word(codes->rows[g] + i_k), load_word(codes->rows[g + 8] + i_k));
     store_word(slice + strip_place_of(g, i_k).word_offset, word);
 }
 
@@ -135,7 +113,7 @@ static uint8_t packed_code(const uint8_t *slice, enum gk_code code, uint32_t i_r
     struct strip_place place = strip_place_of(i_row, i_k);
     uint32_t word = load_word(slice + place.word_offset);
     if (code == GK_CODE_U4) {
-        return rotate_left(word, 32 - STRIP_ROTATION) >> place.shift & 15;
+        return (word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION)) >> place.shift & 15;
     }
     struct strip_e2m1_place parts = strip_e2m1_of(i_row, i_k);
     return (uint8_t)((word >> parts.magnitude_shift & 7u) | (word >> parts.sign_shift & 1u) << 3);

@@ -6,7 +6,8 @@
  * weight run at once, begin together, and take as many steps each; a step's time is that of the
  * slowest. "submit to launch" is the daemon's figure for a request of the CPU's.
  *
- * Usage: bench-stream [N_STEPS]. Skipped (77) without a GPU. The parent never uses CUDA. */
+ * Usage: bench-stream [N_STEPS [N_CLIENTS...]]: 1000 steps, and 1, 4 and 16 clients. Skipped (77)
+ * without a GPU. The parent never uses CUDA. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -257,8 +258,11 @@ int main(int argc, char **argv)
                  "      1  %-18s %9.2f\n",
                  N, K, n_steps, N_ROUNDS, figures->queue_usec[0], figures->queue_usec[1],
                  figures->queue_usec[2], "in one process", figures->in_process_usec);
-    for (uint32_t i = 0; i < ARRAY_LENGTH(counts); i++) {
+    for (uint32_t i = 0; argc <= 2 && i < ARRAY_LENGTH(counts); i++) {
         bench_clients(counts[i]);
+    }
+    for (int i = 2; i < argc; i++) {
+        bench_clients((uint32_t)num_min(strtoul(argv[i], NULL, 10), N_CLIENTS_MAX));
     }
     int code = fixture_stop(&fixture);
     fixture_finish(&fixture);

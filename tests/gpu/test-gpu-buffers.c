@@ -18,11 +18,13 @@
 #include "ipc/base/num.h"
 #include "tests/gpu/gpu.h"
 #include "tests/harness/model.h"
+#include "tests/harness/tiny.h"
 
 #define N_CROWD        6u
 #define N_CROWD_RUNS   100u
 #define N_CYCLES       200u /* times the kinds of memory; GEMMD_CYCLES sets another number */
 #define N_KILLS        20u  /* GEMMD_KILLS likewise */
+#define N_DYING        5u
 #define MARGIN_BYTES   (64ull << 20) /* of device memory, between two looks */
 #define MARGIN_ENTRIES 16u           /* of fds and mappings */
 
@@ -32,22 +34,13 @@ static struct test_model model;
 static int set_up(void **state)
 {
     (void)state;
-    char argument[512];
-    fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 1);
-    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument, .config = "devices = cuda:0\n"};
-    fixture_start(&fixture, &options);
-    return 0;
+    return tiny_start(&fixture, &model, 1, "devices = cuda:0\n");
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 static bool init(struct product *product, gemmd_client_t *client, uint32_t i_weight, uint32_t m,
@@ -344,28 +337,34 @@ static bool child_that_dies(uint32_t i_child)
     return raise(SIGKILL) == 0;
 }
 
-static void kill_one(uint32_t i)
+/* N_DYING at once. */
+static void kill_some(uint32_t i_first)
 {
+    pid_t pids[N_DYING];
     (void)fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        _exit(child_that_dies(i) ? 0 : 1);
+    for (uint32_t i = 0; i < N_DYING; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            _exit(child_that_dies(i_first + i) ? 0 : 1);
+        }
     }
-    int state;
-    assert_int_equal(waitpid(pid, &state, 0), pid);
-    assert_true(WIFSIGNALED(state));
+    for (uint32_t i = 0; i < N_DYING; i++) {
+        int state;
+        assert_int_equal(waitpid(pids[i], &state, 0), pids[i]);
+        assert_true(WIFSIGNALED(state));
+    }
 }
 
 static void test_dead_clients_leave_nothing(void **state)
 {
     (void)state;
-    kill_one(0);
+    kill_some(0);
     fixture_sleep(0.2);
     uint32_t n_fds = fixture_fds(&fixture);
     uint64_t n_free = free_bytes();
     uint32_t n_kills = number_from("GEMMD_KILLS", N_KILLS);
-    for (uint32_t i = 0; i < n_kills; i++) {
-        kill_one(i);
+    for (uint32_t i = 0; i < n_kills; i += N_DYING) {
+        kill_some(i);
     }
     fixture_sleep(0.5);
     assert_true(fixture_fds(&fixture) <= n_fds + MARGIN_ENTRIES);

@@ -73,6 +73,43 @@ static void test_regions(void **state)
     }
 }
 
+/* Of regions of odd sizes, all at once: the CPU's value, and another one after a flipped bit. */
+static void test_digests(void **state)
+{
+    (void)state;
+    enum { N_REGIONS = 5 };
+    struct reason why = REASON_NULL;
+    struct region regions[N_REGIONS];
+    const struct region *all[N_REGIONS];
+    struct gk_digest found[N_REGIONS];
+    for (uint32_t i = 0; i < N_REGIONS; i++) {
+        uint64_t *words;
+        struct gk_digest expected = {0, 0};
+        all[i] = &regions[i];
+        assert_int_equal(
+            device->ops->region_new(device, "test", 1 + (i * 7ull << 20), &regions[i], &why), 0);
+        assert_int_equal(
+            device_view_begin(device, &regions[i], DEVICE_WRITE, (void **)&words, &why), 0);
+        for (uint64_t j = 0; j < regions[i].size_bytes / 8; j++) {
+            words[j] = (j + i) * 0x9e3779b97f4a7c15u;
+        }
+        gk_digest_add(&expected, words, 0, regions[i].size_bytes / 8);
+        assert_int_equal(device_view_end(device, &regions[i], DEVICE_WRITE, &why), 0);
+        assert_int_equal(device_digest(device, all, i + 1, found, &why), 0);
+        assert_true(gk_digest_is_same(&found[i], &expected));
+    }
+    uint8_t *bytes;
+    struct gk_digest flipped[N_REGIONS];
+    assert_int_equal(device_view_begin(device, &regions[3], DEVICE_READ, (void **)&bytes, &why), 0);
+    bytes[regions[3].size_bytes - 1] ^= 1;
+    assert_int_equal(device_view_end(device, &regions[3], DEVICE_WRITE, &why), 0);
+    assert_int_equal(device_digest(device, all, N_REGIONS, flipped, &why), 0);
+    for (uint32_t i = 0; i < N_REGIONS; i++) {
+        assert_int_equal(gk_digest_is_same(&found[i], &flipped[i]), i != 3);
+        device->ops->region_free(device, &regions[i]);
+    }
+}
+
 static void test_too_much_memory(void **state)
 {
     (void)state;
@@ -268,11 +305,9 @@ int main(void)
     }
     print_message("%s %s: %s\n", device->name, device->uuid, device->description);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_regions),
-        cmocka_unit_test(test_too_much_memory),
-        cmocka_unit_test(test_two_in_flight),
-        cmocka_unit_test(test_kernels_are_timed),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_regions),
+        cmocka_unit_test(test_digests),       cmocka_unit_test(test_too_much_memory),
+        cmocka_unit_test(test_two_in_flight), cmocka_unit_test(test_kernels_are_timed),
         cmocka_unit_test(test_faults),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);

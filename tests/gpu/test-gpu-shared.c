@@ -27,6 +27,7 @@
 #define BIG_N       32768u /* of TEST_PLAIN; 2^31 elements are 65536 rows of y */
 #define BIG_K       64u
 #define BIG_M       65536u
+#define BIG_REPEAT  512u
 
 static struct fixture fixture;
 static struct test_model model;
@@ -238,47 +239,6 @@ static void test_t23_two_names_from_two_threads(void **state)
     assert_true(gpu_children(1, child_of_names));
 }
 
-/* ---- let go of in flight -----------------------------------------------------------------------
- */
-
-/* A long product whose buffers go at once behind the submit; the memory is the client's own, so it
- * can look at what came into it. */
-static bool child_that_lets_go(uint32_t i_child)
-{
-    (void)i_child;
-    struct product product;
-    struct gpu_buffer x, y;
-    gemmd_ticket_t ticket;
-    gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
-    bool is_right = init(&product, client, 4096, 11) &&
-                    gpu_buffer_init(&x, client, GPU_IPC, gemmd_buffer_bytes(product.x)) &&
-                    gpu_buffer_init(&y, client, GPU_IPC, gemmd_buffer_bytes(product.y)) &&
-                    gpu_copy(gemmd_buffer_data(x.buffer), gemmd_buffer_data(product.x),
-                             gemmd_buffer_bytes(product.x));
-    struct gemmd_gemm gemm = product.gemm;
-    gemm.x = x.buffer;
-    gemm.y = y.buffer;
-    void *y_data = gemmd_buffer_data(y.buffer);
-    is_right = is_right && is_good(gemmd_submit(client, &gemm, 1, &ticket), "a long one");
-    gemmd_buffer_free(x.buffer);
-    gemmd_buffer_free(y.buffer);
-    x.buffer = y.buffer = NULL;
-    is_right = is_right && is_good(gemmd_wait(client, ticket, GEMMD_WAIT_FOREVER, NULL), "late") &&
-               gpu_copy(gemmd_buffer_data(product.y), y_data, gemmd_buffer_bytes(product.y)) &&
-               product_is_right(&product);
-    gpu_buffer_finish(&x);
-    gpu_buffer_finish(&y);
-    product_finish(&product);
-    gemmd_close(client);
-    return is_right;
-}
-
-static void test_t25_let_go_of_in_flight(void **state)
-{
-    (void)state;
-    assert_true(gpu_children(2, child_that_lets_go));
-}
-
 /* ---- ranges ------------------------------------------------------------------------------------
  */
 
@@ -333,24 +293,62 @@ static void test_t26_ranges(void **state)
     assert_true(gpu_children(1, child_of_ranges));
 }
 
-/* ---- 2^31 elements -----------------------------------------------------------------------------
+/* ---- large products ----------------------------------------------------------------------------
  */
 
-/* Row i of y by itself, to where row 0 of `alone` is. */
-static bool row_is_right(gemmd_client_t *client, struct gemmd_gemm gemm, uint64_t i_row,
-                         const struct gpu_buffer *alone)
+/* m rows of TEST_PLAIN, of which those BIG_REPEAT apart are alike; y is NaN before. */
+struct big {
+    struct product product; /* the first BIG_REPEAT rows */
+    struct gpu_buffer x, y, alone;
+    struct gemmd_gemm gemm;
+};
+
+static bool big_init(struct big *big, gemmd_client_t *client, uint32_t m)
+{
+    const uint64_t x_bytes = (uint64_t)m * BIG_K * 2, y_bytes = (uint64_t)m * BIG_N * 2;
+    const struct product_shape shape = {
+        .m = BIG_REPEAT, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_BF16, .seed = 5};
+    *big = (struct big){.gemm = GEMMD_GEMM_INIT};
+    bool is_right =
+        product_init(&big->product, client, "tiny", &model.weights[TEST_PLAIN], &shape) &&
+        gpu_buffer_init(&big->x, client, GPU_IPC, x_bytes) &&
+        gpu_buffer_init(&big->y, client, GPU_IPC, y_bytes) &&
+        gpu_buffer_init(&big->alone, client, GPU_ARENA, BIG_N * 2) &&
+        cudaMemset(gemmd_buffer_data(big->y.buffer), 0xff, y_bytes) == cudaSuccess;
+    for (uint64_t i = 0; is_right && i < m; i += BIG_REPEAT) {
+        is_right = gpu_copy((char *)gemmd_buffer_data(big->x.buffer) + i * BIG_K * 2,
+                            gemmd_buffer_data(big->product.x), (uint64_t)BIG_REPEAT * BIG_K * 2);
+    }
+    big->gemm = big->product.gemm;
+    big->gemm.m = m;
+    big->gemm.x = big->x.buffer;
+    big->gemm.y = big->y.buffer;
+    return is_right;
+}
+
+static void big_finish(struct big *big)
+{
+    gpu_buffer_finish(&big->alone);
+    gpu_buffer_finish(&big->y);
+    gpu_buffer_finish(&big->x);
+    product_finish(&big->product);
+}
+
+/* Row i of y, against the same row by itself. */
+static bool row_is_right(gemmd_client_t *client, const struct big *big, const char *y,
+                         uint64_t i_row)
 {
     const uint64_t row_bytes = BIG_N * 2ull;
     uint16_t expected[BIG_N], row[BIG_N];
-    const char *y = gemmd_buffer_data(gemm.y);
+    struct gemmd_gemm gemm = big->product.gemm;
     gemm.m = 1;
-    gemm.y = alone->buffer;
-    gemm.x_offset_bytes = i_row * BIG_K * 2;
+    gemm.y = big->alone.buffer;
+    gemm.x_offset_bytes = i_row % BIG_REPEAT * BIG_K * 2;
     bool is_right = is_good(gemmd_gemm(client, &gemm), "a row by itself") &&
-                    gpu_copy(expected, gemmd_buffer_data(alone->buffer), row_bytes) &&
+                    gpu_copy(expected, gemmd_buffer_data(gemm.y), row_bytes) &&
                     gpu_copy(row, y + i_row * row_bytes, row_bytes);
     if (is_right && memcmp(expected, row, row_bytes) != 0) {
-        (void)fprintf(stderr, "row %u of 2^31 elements has other bits\n", (unsigned)i_row);
+        (void)fprintf(stderr, "row %u of %u has other bits\n", (unsigned)i_row, big->gemm.m);
         return false;
     }
     return is_right;
@@ -360,33 +358,14 @@ static bool child_of_many(uint32_t i_child)
 {
     (void)i_child;
     static const uint64_t rows[] = {0, 1, 32767, 32768, BIG_M - 2, BIG_M - 1};
-    struct product product;
-    struct gpu_buffer x, y, alone;
+    struct big big;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
     bool is_right =
-        product_init(&product, client, "tiny", &model.weights[TEST_PLAIN],
-                     &(struct product_shape){
-                         .m = 512, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_BF16, .seed = 5}) &&
-        gpu_buffer_init(&x, client, GPU_ARENA, (uint64_t)BIG_M * BIG_K * 2) &&
-        gpu_buffer_init(&y, client, GPU_IPC, (uint64_t)BIG_M * BIG_N * 2) &&
-        gpu_buffer_init(&alone, client, GPU_ARENA, BIG_N * 2) &&
-        cudaMemset(gemmd_buffer_data(y.buffer), 0xff, gemmd_buffer_bytes(y.buffer)) == cudaSuccess;
-    for (uint64_t i = 0; is_right && i < BIG_M; i += 512) { /* other rows 512 apart are alike */
-        is_right = gpu_copy((char *)gemmd_buffer_data(x.buffer) + i * BIG_K * 2,
-                            gemmd_buffer_data(product.x), 512ull * BIG_K * 2);
-    }
-    struct gemmd_gemm gemm = product.gemm;
-    gemm.m = BIG_M;
-    gemm.x = x.buffer;
-    gemm.y = y.buffer;
-    is_right = is_right && is_good(gemmd_gemm(client, &gemm), "2^31 elements");
+        big_init(&big, client, BIG_M) && is_good(gemmd_gemm(client, &big.gemm), "2^31 elements");
     for (uint32_t i = 0; is_right && i < ARRAY_LENGTH(rows); i++) {
-        is_right = row_is_right(client, gemm, rows[i], &alone);
+        is_right = row_is_right(client, &big, gemmd_buffer_data(big.y.buffer), rows[i]);
     }
-    gpu_buffer_finish(&alone);
-    gpu_buffer_finish(&y);
-    gpu_buffer_finish(&x);
-    product_finish(&product);
+    big_finish(&big);
     gemmd_close(client);
     return is_right;
 }
@@ -395,6 +374,37 @@ static void test_t16_two_to_the_31_elements(void **state)
 {
     (void)state;
     assert_true(gpu_children(1, child_of_many));
+}
+
+/* A long product whose buffers go as soon as it has begun; the memory is the client's own, so it
+ * can look at what came into it. */
+static bool child_that_lets_go(uint32_t i_child)
+{
+    (void)i_child;
+    struct big big;
+    struct status_counts counts;
+    gemmd_ticket_t ticket;
+    gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
+    bool is_right =
+        big_init(&big, client, BIG_M / 4) &&
+        is_good(gemmd_submit(client, &big.gemm, 1, &ticket), "a long one") &&
+        status_counts_reach(&fixture, offsetof(struct status_counts, n_in_flight), 1, 5.0, &counts);
+    const char *y = gemmd_buffer_data(big.y.buffer);
+    gemmd_buffer_free(big.x.buffer);
+    gemmd_buffer_free(big.y.buffer);
+    big.x.buffer = big.y.buffer = NULL;
+    is_right = is_right && is_good(gemmd_wait(client, ticket, GEMMD_WAIT_FOREVER, NULL), "late");
+    is_right = is_right && row_is_right(client, &big, y, big.gemm.m - 1) &&
+               row_is_right(client, &big, y, 0);
+    big_finish(&big);
+    gemmd_close(client);
+    return is_right;
+}
+
+static void test_t25_let_go_of_in_flight(void **state)
+{
+    (void)state;
+    assert_true(gpu_children(2, child_that_lets_go));
 }
 
 /* ---- order -------------------------------------------------------------------------------------
@@ -431,7 +441,7 @@ static bool child_of_orders(uint32_t i_child)
 {
     (void)i_child;
     struct slices slices;
-    gemmd_stream_t *stream;
+    gemmd_stream_t *stream = NULL;
     cudaStream_t cuda_stream;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
     bool is_right =

@@ -17,6 +17,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/step.h"
 #include "tests/harness/model.h"
+#include "tests/harness/tiny.h"
 
 #define N_STEPS   700u /* more than can be in flight */
 #define N_STREAMS 5u
@@ -30,22 +31,13 @@ static struct test_model model;
 static int set_up(void **state)
 {
     (void)state;
-    char argument[512];
-    fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 1);
-    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument, .config = "devices = cuda:0\n"};
-    fixture_start(&fixture, &options);
-    return 0;
+    return tiny_start(&fixture, &model, 1, "devices = cuda:0\n");
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 /* ---- one stream --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -15,10 +16,21 @@
 
 #define AWAIT_SECONDS 10.0
 
+/* Handing over takes two numbers for each descriptor. */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 void fake_supervisor_init(struct fake_supervisor *supervisor)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t n_bytes = sizeof(address);
+    raise_limit();
     *supervisor = (struct fake_supervisor){.store = FDSTORE_NULL};
     supervisor->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (supervisor->fd < 0 ||

@@ -150,6 +150,7 @@ static bool is_ready(const struct fixture *fixture, bool has_model)
 {
     struct gemmd_options options = GEMMD_OPTIONS_INIT;
     options.socket_dir = fixture->socket_dir;
+    options.reconnect_msec = 0;
     gemmd_client_t *client;
     if (gemmd_open(&options, &client) != GEMMD_OK) {
         return false;
@@ -261,6 +262,7 @@ gemmd_client_t *fixture_open(const struct fixture *fixture, enum gemmd_path path
     struct gemmd_options options = GEMMD_OPTIONS_INIT;
     options.socket_dir = fixture->socket_dir;
     options.path = path;
+    options.reconnect_msec = 0; /* a test wants to see the daemon's end */
     gemmd_client_t *client;
     if (gemmd_open(&options, &client) != GEMMD_OK) {
         fixture_fail(fixture, "gemmd_open: %s", gemmd_last_error());

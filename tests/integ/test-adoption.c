@@ -280,9 +280,9 @@ static void test_two_daemons(void **state)
 static void test_handed_sockets(void **state)
 {
     struct life *life = *state;
-    static const int types[] = {SOCK_SEQPACKET, SOCK_STREAM};
-    static const char *const names[] = {"session", "control"};
-    for (uint32_t i = 0; i < 2; i++) {
+    static const int types[] = {SOCK_SEQPACKET, SOCK_STREAM, SOCK_STREAM};
+    static const char *const names[] = {"session", "control", "status"};
+    for (uint32_t i = 0; i < 3; i++) {
         int fd = unix_listen(life_socket_path(life, names[i]), types[i], 0600);
         assert_true(fd >= 0);
         assert_int_equal(fdstore_put(&supervisor.store, names[i], fd), 0);

@@ -17,6 +17,7 @@
 #include "client/tool/npy.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/model.h"
+#include "tests/harness/tiny.h"
 
 #define ARGUMENTS_MAX 16
 #define M             5u
@@ -29,23 +30,13 @@ static struct test_model model;
 static int set_up(void **state)
 {
     (void)state;
-    char argument[512];
-    fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 21);
-    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument,
-                                            .config = "devices = host\nhost_isa = portable\n"};
-    fixture_start(&fixture, &options);
-    return 0;
+    return tiny_start(&fixture, &model, 21, "devices = host\nhost_isa = portable\n");
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 /* Run "gemmctl --socket-dir DIR ..." (words end with NULL); standard output and error go to the

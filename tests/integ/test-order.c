@@ -15,6 +15,7 @@
 #include "tests/harness/model.h"
 #include "tests/harness/product.h"
 #include "tests/harness/status_document.h"
+#include "tests/harness/tiny.h"
 
 #define WAIT_SECONDS 20.0
 #define ENTRY        3u
@@ -25,22 +26,13 @@ static struct test_model model;
 static int set_up(void **state)
 {
     (void)state;
-    char argument[512];
-    fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 1);
-    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument, .config = "devices = host\n"};
-    fixture_start(&fixture, &options);
-    return 0;
+    return tiny_start(&fixture, &model, 1, "devices = host\n");
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 /* A client with an open lane, and a product that was right once. */
@@ -84,7 +76,7 @@ static struct order_words words_of(const gemmd_client_t *client, const struct re
 
 static void submit(gemmd_client_t *client, const struct product *product, uint32_t value)
 {
-    struct request_desc desc = submit_describe(&product->gemm, UINT64_MAX);
+    struct request_desc desc = submit_describe(client, &product->gemm, UINT64_MAX);
     desc.flags = REQUEST_FLAG_ORDERED;
     desc.order_entry = ENTRY;
     desc.order_value = value;

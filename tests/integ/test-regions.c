@@ -24,6 +24,7 @@
 #include "tests/harness/model.h"
 #include "tests/harness/product.h"
 #include "tests/harness/status_document.h"
+#include "tests/harness/tiny.h"
 
 #define SLICES         4u
 #define SLICE_BYTES    (1u << 20)
@@ -70,10 +71,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 /* ---- T22: slices -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 """The status socket: what it serves, when it says ready, and that nobody can hold the daemon up through it."""
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -29,12 +30,38 @@ def raw(folder):
     return connection
 
 
+def keys_of(value):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from keys_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys_of(inner)
+
+
+def check_schema(document):
+    """Each key of the document is in the protocol page's table of it."""
+    page = (running.REPOSITORY / "proto" / "PROTOCOL.md").read_text()
+    section = page.split("\n## Status document\n")[1].split("\n## ")[0]
+    documented = {word for span in re.findall(r"`([^`]*)`", section) for word in re.split(r"[ ,.\[\]]+", span)}
+    missing = set(keys_of(document)) - documented
+    assert not missing, f"proto/PROTOCOL.md does not describe {sorted(missing)} of the status document"
+
+
 def check_documents(folder):
     status, text, headers = exposition.get(folder, "/status")
     document = json.loads(text)
     assert status == 200 and headers["Content-Type"] == "application/json"
     asked = json.loads(gemmctl(folder, "status", "--json").stdout)
     assert document.keys() == asked.keys() and document["pid"] == asked["pid"]
+    check_schema(asked)
+    gemmd = running.BUILD / "daemon" / "gemmd"
+    notes = subprocess.run(["readelf", "-n", gemmd], capture_output=True, text=True).stdout
+    build_id = re.search(r"Build ID: (\w+)", notes).group(1)
+    said = subprocess.run([gemmd, "--version"], capture_output=True, text=True).stdout
+    assert said == f"gemmd {document['version']}, build {build_id}\n", said
+    assert exposition.value(exposition.scrape(folder), "gemmd_build", version=document["version"], build_id=build_id) == 1
     worker = document["devices"][0]["worker"]
     assert len(worker["queue_times"]) == len(document["time_bounds_seconds"]) + 1
     assert exposition.get(folder, "/healthz")[:2] == (200, "ok\n")

@@ -116,6 +116,12 @@ struct gk_canonical {
 int gk_canonical_alloc(struct gk_canonical *canonical, const struct gk_desc *desc) GD_MUST_CHECK;
 void gk_canonical_finish(struct gk_canonical *canonical);
 
+/* gk_canonical_alloc_rest() - the same without codes, which stay NULL: they are packed from where
+ * they lie (struct gk_codes). Readers, fusing and slicing then leave codes alone, and a reader's
+ * codes need not be there. */
+int gk_canonical_alloc_rest(struct gk_canonical *canonical,
+                            const struct gk_desc *desc) GD_MUST_CHECK;
+
 /* gk_canonical_value() - the factor of element i_k of x in column i_n of y, in double: the
  * dequantised W[i_n][i_k], act-order undone. Exact, but for the last rounding where there are
  * column scales. O(k) with has_perm. */
@@ -276,6 +282,35 @@ int gk_desc_slice_k(const struct gk_desc *whole, uint32_t first_k, uint32_t k,
                     struct gk_desc *ret_desc, struct reason *why) GD_MUST_CHECK;
 int gk_canonical_slice_k(const struct gk_canonical *whole, uint32_t first_k, uint32_t k,
                          struct gk_canonical *ret_canonical, struct reason *why) GD_MUST_CHECK;
+
+/* ---- codes where they lie ----------------------------------------------------------------------
+ *
+ * A device that packs by itself takes the codes as a checkpoint's tensor has them, and everything
+ * else in canonical form. */
+
+/* How codes lie in a tensor: the first member of the reader's struct above. */
+enum gk_code_order {
+    GK_CODE_ORDER_GPTQ = 1,
+    GK_CODE_ORDER_AWQ = 2,
+    GK_CODE_ORDER_CT_PACKED = 3,
+    GK_CODE_ORDER_INT8 = 4,
+    GK_CODE_ORDER_FP8 = 5, /* NaN among them is for the packer to find */
+    GK_CODE_ORDER_FP4 = 6,
+};
+
+/* A tensor of tensor_n x tensor_k codes, of which rows first_n to first_n + n - 1, elements from
+ * first_k on, become rows to_n.. of a weight. */
+struct gk_codes {
+    enum gk_code_order order;
+    const void *bytes;
+    uint64_t size_bytes; /* of the tensor */
+    uint32_t tensor_n;
+    uint32_t tensor_k;
+    uint32_t first_n;
+    uint32_t first_k;
+    uint32_t n;
+    uint32_t to_n;
+};
 
 /* ---- packed layouts ----------------------------------------------------------------------------
  */

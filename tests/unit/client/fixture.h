@@ -31,6 +31,7 @@ static inline struct gemmd_options fixture_options(const struct fixture *fixture
                                                    enum gemmd_path path)
 {
     struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    options.reconnect_msec = 0;
     options.socket_dir = fake_dir(fixture->fake);
     options.timeout_msec = FIXTURE_PATIENCE_MSEC;
     options.path = path;

@@ -40,9 +40,9 @@ static void test_rows_become_series(void **state)
 static void test_odd_rows_are_dropped(void **state)
 {
     (void)state;
-    static const struct bench_case_row rows[] = {{4, "k", 1, false},    {4, "k", 2, false},
-                                                 {2, "k", 3, false},    {8, "k", 0, false},
-                                                 {16, "k", NAN, false}, {32, "k", 5, false}};
+    const struct bench_case_row rows[] = {{4, "k", 1, false},        {4, "k", 2, false},
+                                          {2, "k", 3, false},        {8, "k", 0, false},
+                                          {16, "k", nan(""), false}, {32, "k", 5, false}};
     add_format(&sweep, "odd", rows, 6);
     const struct bench_series *series = &sweep.series[3];
     assert_int_equal(series->n_points, 2);

@@ -54,6 +54,14 @@ cmake -S "$scratch" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$prefix" >"$scratch
 cmake --build "$scratch/build" >>"$scratch/cmake.log"
 check "$scratch/build/first"
 
+for option in --help --version --usage; do
+    status=0
+    "$prefix/bin/gemmctl" "$option" >/dev/full 2>"$scratch/full.log" || status=$?
+    if [ "$status" -ne 5 ] || [ "$(grep -c 'cannot write standard output' "$scratch/full.log")" -ne 1 ]; then
+        echo "test-install: gemmctl $option to a full disk ends with $status and says: $(cat "$scratch/full.log")" >&2
+        exit 1
+    fi
+done
 "$prefix/bin/gemmctl" --help | grep -q 'explain WEIGHT'
 for page in man1/gemmctl.1 man3/libgemmd.3; do
     [ -s "$prefix/share/man/$page" ] || { echo "test-install: $page is not installed" >&2; exit 1; }

@@ -72,6 +72,11 @@ static void test_doctor(void **state)
     assert_non_null(strstr(findings.items[1].text, "100"));
     assert_non_null(strstr(findings.items[1].mend, "ulimit -n"));
     findings.n = 0;
+    doctor_ipc(&findings);
+    assert_int_equal(findings.n, 1);
+    assert_int_equal(findings.items[0].state, FINDING_OK);
+    assert_non_null(strstr(findings.items[0].text, "a child process shared memory"));
+    findings.n = 0;
     doctor_daemon(&findings, &tool);
     assert_int_equal(findings.n, 1);
     assert_int_equal(findings.items[0].state, FINDING_WARNING);

@@ -72,6 +72,7 @@ static void good_request_passes(void **state)
     struct request_desc desc = good(2);
     desc.x_offset_bytes = 8;
     desc.x_stride_elems = 100;
+    desc.flags = REQUEST_FLAG_NO_HOLD | REQUEST_FLAG_HIGH | 300u << REQUEST_HOLD_SHIFT;
     struct checked checked;
     struct reason why = REASON_NULL;
     assert_int_equal(

@@ -153,12 +153,13 @@ static void test_list_keeps_order_and_forgets(void **state)
 
 static char logged[64];
 
-static void __attribute__((format(printf, 3, 0)))
-keep_log(enum log_level level, const char *topic, const char *format, va_list args)
+static void __attribute__((format(printf, 4, 0)))
+keep_log(enum log_event event, enum log_level level, const char *topic, const char *format,
+         va_list args)
 {
     char text[32];
     (void)vsnprintf(text, sizeof(text), format, args);
-    (void)snprintf(logged, sizeof(logged), "%d %s %s", (int)level, topic, text);
+    (void)snprintf(logged, sizeof(logged), "%d %d %s %s", (int)event, (int)level, topic, text);
 }
 
 static void test_log_goes_to_the_sink(void **state)
@@ -166,9 +167,13 @@ static void test_log_goes_to_the_sink(void **state)
     (void)state;
     log_set_sink(keep_log);
     log_write(LOG_LEVEL_NOTICE, "ipc", "lane %d", 5);
+    assert_string_equal(logged, "0 2 ipc lane 5");
+    log_event(LOG_EVENT_DEVICE_LOST, LOG_LEVEL_ERROR, "ipc", "lane %d", 6);
+    assert_string_equal(logged, "2 0 ipc lane 6");
     log_set_sink(NULL);
     log_write(LOG_LEVEL_NOTICE, "ipc", "not seen");
-    assert_string_equal(logged, "2 ipc lane 5");
+    log_event(LOG_EVENT_DEVICE_LOST, LOG_LEVEL_ERROR, "ipc", "not seen");
+    assert_string_equal(logged, "2 0 ipc lane 6");
 }
 
 int main(void)

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,12 +68,40 @@ static void test_rate(void **state)
     assert_int_equal(rate.n_suppressed, 0);
 }
 
+/* Every event has an id of its own, and an entry in the catalog; the catalog has no other. */
+static void test_catalog(void **state)
+{
+    (void)state;
+    char path[512];
+    char text[16384];
+    uint32_t n_entries = 0;
+    (void)snprintf(path, sizeof(path), "%s/deploy/systemd/gemmd.catalog",
+                   getenv("GEMMD_SOURCE_DIR"));
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    text[n] = '\0';
+    for (const char *entry = text; (entry = strstr(entry, "\n-- ")) != NULL; entry++) {
+        n_entries++;
+    }
+    assert_int_equal(n_entries, LOG_EVENTS - 1);
+    for (uint32_t i = 1; i < LOG_EVENTS; i++) {
+        const char *id = log_sink_event_id((enum log_event)i);
+        assert_int_equal(strlen(id), 32);
+        const char *entry = strstr(text, id);
+        assert_non_null(entry);
+        assert_null(strstr(entry + 1, id));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_bad_specs_change_nothing),
         cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_catalog),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

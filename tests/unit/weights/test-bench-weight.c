@@ -45,7 +45,7 @@ static struct gk_desc desc_of(const char *name)
 /* Finite, not all alike, of both signs, and nothing that would drown the rest. */
 static void check_values(const struct gk_canonical *canonical, const char *name)
 {
-    double least = INFINITY, most = -INFINITY;
+    double least = HUGE_VAL, most = -HUGE_VAL;
     for (uint32_t i = 0; i < N * K; i++) {
         double value = gk_canonical_value(canonical, i / K, i % K);
         least = fmin(least, value);
