@@ -316,12 +316,6 @@ template <int n_registers> __device__ __forceinline__ void setmaxnreg_dec()
     PTX_SM90("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n_registers));
 }
 
-/* Be one of the n_threads that others wait for there, and go on. */
-__device__ __forceinline__ void bar_arrive(int barrier, uint32_t n_threads)
-{
-    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(n_threads) : "memory");
-}
-
 /* Wait as by bar_sync(), and hear whether any of them says so. */
 __device__ __forceinline__ bool bar_red_or(int barrier, uint32_t n_threads, bool says_so)
 {

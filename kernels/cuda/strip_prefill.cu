@@ -6,19 +6,22 @@
  * registers, so that codes are widened into fragments and never stored again: code - zero, which is
  * exact in 16 bits. Rows of x, up to 192, are the other side, in shared memory as they are.
  *
- * Sums. The tensor core has a group of k in a chain of its own, from 0; then
- * s = fma(chain, scale, s) in f32. Scales touch no weight, so nothing is rounded that the decode
- * kernels do not round. That costs a second set of sums in registers, which bounds the tile, and an
- * fma for each element and group, which another warpgroup's products hide.
+ * Sums, of one of two kinds. With weights rounded, a weight is (code - zero) * scale in the type of
+ * x, and the tensor core has all of k in one chain: the fast kind, and as exact as a 16-bit product
+ * of the dequantised weight. With exact weights the tensor core has a group of k in a chain of its
+ * own, from 0, and s = fma(chain, scale, s) in f32. That costs a second set of sums in registers,
+ * which bounds the tile, and an fma for each element and group, beside which the tensor cores
+ * slow down: a quarter more time for groups of 128. The two warpgroups taking turns, so that one
+ * adds while the other multiplies, changes nothing.
  *
- * Threads. Two warpgroups multiply, by turns (strip_prefill_multiply.cuh); of a third one, one warp
- * feeds x, one W (strip_prefill_feed.cuh). CTAs stay and take tiles of y one after the other. Pairs
- * of CTAs share tiles of x, which the copy engine brings to both at once. Tiles are taken in bands
- * of x, so that what runs at one time reads the same few tiles of W and x, from the L2 cache.
+ * Threads. Two warpgroups multiply; of a third one, one warp feeds x, one W
+ * (strip_prefill_feed.cuh). CTAs stay and take tiles of y one after the other. Pairs of CTAs share
+ * tiles of x, which the copy engine brings to both at once. Tiles are taken in bands of x, so that
+ * what runs at one time reads the same few tiles of W and x, from the L2 cache.
  *
- * Bits are the same for every tile: each element's sum is one warp's, in one order, over all of k.
- * It is not the order of strip_gemm.cu: that one's 16 interleaved lanes of k would need as many
- * more sums. Hence the two classes of NUMERICS.md.
+ * Bits are the same for every tile of a kind: each element's sum is one warp's, in one order, over
+ * all of k. It is not the order of strip_gemm.cu: that one's 16 interleaved lanes of k would need
+ * as many more sums. Hence the classes of NUMERICS.md.
  *
  * x whose rows do not lie as the copy engine wants them, or that is to be permuted, is copied
  * first. */

@@ -27,9 +27,6 @@ __device__ __forceinline__ void consume(const strip_prefill_args &args, uint32_t
 {
     walk<tile> at = {};
     at.zeros[0] = at.zeros[1] = base_zero_of<wide, bits>(1u << (bits - 1));
-    if (n_blocks != 0 && this_warpgroup() == 1) {
-        give_turn(); /* the first one */
-    }
     for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
         tile_place place = place_of(args, i, rank);
         float sums[tile::n / 2] = {};
@@ -43,9 +40,6 @@ __device__ __forceinline__ void consume(const strip_prefill_args &args, uint32_t
         part.first_n = part.warpgroup_n + this_strip<tile>() % 4 * STRIP_N;
         part.first_m = place.i_x * tile::n_x + this_first_x<tile>();
         store_tile<tile>(args, base, part, sums);
-    }
-    if (n_blocks != 0 && this_warpgroup() == 0) {
-        take_turn(); /* the last one, which nobody needs: barriers are left as they were */
     }
 }
 

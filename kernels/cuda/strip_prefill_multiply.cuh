@@ -81,21 +81,6 @@ template <typename tile> __device__ __forceinline__ void wait_w(uint32_t base, c
     mbarrier_wait_parity(base + tile::w_full + 8 * at.w.i, at.w.parity);
 }
 
-/* The two warpgroups take turns, a group of k each: one's products run while the other adds up the
- * group before. Left to themselves they would share the tensor cores evenly, end their groups at
- * one time, and leave the tensor cores idle while both add. */
-constexpr int turn_barrier = 1; /* of each warpgroup */
-
-__device__ __forceinline__ void take_turn()
-{
-    bar_sync(turn_barrier + this_warpgroup(), 256);
-}
-
-__device__ __forceinline__ void give_turn()
-{
-    bar_arrive(turn_barrier + (this_warpgroup() ^ 1), 256);
-}
-
 /* Give a stage of W back: not before a product is under way that was made of its last words, since
  * until they are used they may still be on their way here. */
 template <typename tile> __device__ __forceinline__ void release_w(uint32_t base, walk<tile> &at)
@@ -172,13 +157,9 @@ __device__ __forceinline__ void multiply_tile(const strip_prefill_args &args, ui
                 b = __shfl_sync(0xffffffffu, wgmma_descriptor_low(x), 0);
                 mbarrier_wait_parity(base + tile::x_full + 8 * at.x.i, at.x.parity);
             }
-            if (j % n_blocks == 0) {
-                take_turn();
-            }
             multiply_block<wide, tile>(acc, a[j % 2], b + j % 2 * 4, j % n_blocks != 0);
             uint32_t scale_pair = 0;
             if (j % n_blocks == n_blocks - 1) {
-                give_turn();
                 scale_pair = ld_shared(base + tile::w + at.w.i * tile::w_stage_bytes +
                                        tile::scales + this_strip<tile>() * strip_scales_max +
                                        group_index<n_blocks>((at.i_block + 7) % 8) * 4);

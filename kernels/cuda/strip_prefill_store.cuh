@@ -56,7 +56,7 @@ __device__ __forceinline__ uint32_t narrow_pair(float a, float b, bool is_bf16)
     return *reinterpret_cast<uint32_t *>(&pair);
 }
 
-constexpr int store_barrier = 3; /* of each warpgroup */
+constexpr int store_barrier = 1; /* of each warpgroup */
 
 /* ---- y goes out by way of shared memory, so that a row's 64 columns are whole lines ----
  * A warpgroup has room for 64 rows of 16-bit elements or 32 of f32. Chunks of 16 bytes lie
