@@ -91,6 +91,7 @@ int gemmd_open(const struct gemmd_options *options, gemmd_client_t **ret_client)
     list_init(&client->buffers);
     known_init(&client->known);
     pthread_mutex_init(&client->life_lock, NULL);
+    queue_init_changed(&client->life_changed);
     pthread_mutex_init(&client->buffers_lock, NULL);
     pthread_mutex_init(&client->side_lock, NULL);
     pthread_mutex_init(&client->lanes_lock, NULL);
@@ -122,6 +123,7 @@ void gemmd_close(gemmd_client_t *client)
     cleanup_fd(&client->session_fd);
     known_finish(&client->known);
     pthread_mutex_destroy(&client->buffers_lock);
+    pthread_cond_destroy(&client->life_changed);
     pthread_mutex_destroy(&client->life_lock);
     pthread_mutex_destroy(&client->lanes_lock);
     pthread_mutex_destroy(&client->side_lock);

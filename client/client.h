@@ -5,10 +5,11 @@
  * device_order; exchange, connection; listen; control; turns; weights; submit, wait, buffers;
  * stream; resend; revive; client. Who finds the daemon gone calls client->revive.
  *
- * Locks: life_lock (one revival at a time); under it, as otherwise, lanes_lock (opening of queues)
- * or buffers_lock (the list, and sharing of one more); under each of these side_lock (session
- * socket) or a queue's lock; one lock a queue (its tickets and the lane under it). The lock of the
- * ZeroMQ queue guards the control socket and the calls that wait for a reply as well. */
+ * Locks: life_lock (whether one revives the client; a leaf); lanes_lock (opening of queues), and
+ * under it, as otherwise, buffers_lock (the list, and sharing of one more); under each of these
+ * side_lock (session socket) or a queue's lock; one lock a queue (its tickets and the lane under
+ * it). The lock of the ZeroMQ queue guards the control socket and the calls that wait for a reply
+ * as well. */
 #pragma once
 
 #include <pthread.h>
@@ -113,9 +114,10 @@ struct gemmd_client {
     /* Life after the daemon's death; see revive.c. */
     int (*revive)(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec);
     pthread_mutex_t life_lock;
+    pthread_cond_t life_changed;
     _Atomic uint32_t epoch;   /* how many daemons there were before this one */
-    _Atomic bool is_reviving; /* nothing new is sent meanwhile */
-    uint64_t gone_usec;       /* when that was found out; 0: it is there; guarded by life_lock */
+    _Atomic bool is_reviving; /* set under life_lock; nothing new is sent meanwhile */
+    uint64_t gone_usec;       /* when that was found out; 0: it is there; of who revives */
     pthread_mutex_t buffers_lock;
     struct list buffers; /* all that are shared */
     struct known known;
@@ -173,6 +175,7 @@ void filled_write(void *to, size_t to_bytes, const void *from, size_t from_bytes
 /* queue.c - tickets. A ticket id is serial << 24 | path << 16 | index; the path is a device index
  * or CLIENT_PATH_ZEROMQ. Messages that are no requests have ids of the same form with
  * CLIENT_PATH_CONTROL. All but init, finish and ticket_path() with queue->lock held.
+ * queue_init_changed(): a condition on the clock of the library.
  * queue_open(): lane: taken over on success; NULL on the ZeroMQ queue. Return: 0 or -ENOMEM.
  * queue_take(): a ticket IN_FLIGHT; NULL when all are in use. queue_find(): NULL when not in use.
  * queue_result(): end one request. queue_fail_all(): end every one that is in flight.
@@ -182,6 +185,7 @@ void filled_write(void *to, size_t to_bytes, const void *from, size_t from_bytes
 #define CLIENT_PATH_CONTROL 0xfeu
 uint64_t ticket_id(uint64_t serial, uint32_t path, uint32_t index);
 uint32_t ticket_path(uint64_t id);
+void queue_init_changed(pthread_cond_t *changed);
 void queue_init(struct queue *queue);
 void queue_finish(struct queue *queue);
 int queue_open(struct queue *queue, struct lane *lane, uint32_t n_tickets,
@@ -234,7 +238,7 @@ void exchange_fail_calls(struct gemmd_client *client, const struct reason *why);
  * the results that are there. listen_sleep(): wait until something may have changed, or for
  * timeout_usec; when the daemon is found to be gone, the next one is looked for, and if none comes,
  * everything in flight ends. listen_for_reply(): the same for a call, which only ends.
- * listen_await_quiet(): until nobody sleeps on the queue; for who holds life_lock. */
+ * listen_await_quiet(): until nobody sleeps on the queue; for who revives. */
 uint64_t listen_now_usec(void);
 void listen_await_quiet(struct queue *queue);
 void listen_drain(struct gemmd_client *client, struct queue *queue);
@@ -285,7 +289,7 @@ struct request_desc submit_describe(struct gemmd_client *client, const struct ge
 /* resend.c - what was in flight, to the next daemon, in two steps. resend_prepare(): ask it for
  * what the requests need: buffers, weights, lanes; may fail, and then nothing has changed.
  * resend_commit(): send the requests again (or end them, with has_no_repeat), and go on with the
- * lanes. resend_finish(): safe on RESEND_NULL. With life_lock held. */
+ * lanes. resend_finish(): safe on RESEND_NULL. For who revives. */
 struct resend_weight {
     uint64_t id_before;
     uint64_t id_next; /* 0: the next daemon does not have it */

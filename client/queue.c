@@ -24,14 +24,19 @@ uint32_t ticket_path(uint64_t id)
     return (uint32_t)(id >> INDEX_BITS) & ((1u << PATH_BITS) - 1);
 }
 
-void queue_init(struct queue *queue)
+void queue_init_changed(pthread_cond_t *changed)
 {
-    *queue = (struct queue){.lane = LANE_NULL, .turns.region = REGION_NULL};
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&queue->changed, &attributes);
+    pthread_cond_init(changed, &attributes);
     pthread_condattr_destroy(&attributes);
+}
+
+void queue_init(struct queue *queue)
+{
+    *queue = (struct queue){.lane = LANE_NULL, .turns.region = REGION_NULL};
+    queue_init_changed(&queue->changed);
     pthread_mutex_init(&queue->lock, NULL);
 }
 

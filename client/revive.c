@@ -5,6 +5,7 @@
  * share the buffers again, find the weights again, attach lanes, send what was in flight. Until
  * the last step nothing of the client has changed, so that a second daemon that dies in the middle
  * is no different from one that is not there yet. */
+#include <errno.h>
 #include <time.h>
 
 #include "ipc/base/num.h"
@@ -54,16 +55,15 @@ static int attempt_until(struct gemmd_client *client, uint64_t until_usec)
     }
 }
 
-static int revive_locked(struct gemmd_client *client, uint64_t until_usec)
+/* By one thread at a time. */
+static int revive_alone(struct gemmd_client *client, uint64_t until_usec)
 {
     if (client->gone_usec == 0) {
         client->gone_usec = listen_now_usec();
     }
     uint64_t deadline_usec = client->gone_usec + client->options.reconnect_msec * 1000ull;
-    atomic_store(&client->is_reviving, true);
     turns_stop(client); /* streams end with the daemon that they began with */
     int r = attempt_until(client, num_min(deadline_usec, until_usec));
-    atomic_store(&client->is_reviving, false);
     if (r == 0) {
         client->gone_usec = 0;
     }
@@ -78,14 +78,18 @@ static int revive_locked(struct gemmd_client *client, uint64_t until_usec)
                          client->socket_dir, client->options.reconnect_msec);
 }
 
-/* Another thread may be at it for longer than this one wants to wait. */
-static int lock_life(struct gemmd_client *client, uint64_t until_usec)
+/* With life_lock held. Another thread may be at it for longer than this one wants to wait. */
+static int await_turn(struct gemmd_client *client, uint64_t until_usec)
 {
     const struct timespec until = {.tv_sec = (time_t)num_min(until_usec / 1000000, INT32_MAX),
                                    .tv_nsec = (long)(until_usec % 1000000) * 1000};
-    return pthread_mutex_clocklock(&client->life_lock, CLOCK_MONOTONIC, &until) == 0
-               ? 0
-               : STATUS_TIMEOUT;
+    while (atomic_load(&client->is_reviving)) {
+        if (pthread_cond_timedwait(&client->life_changed, &client->life_lock, &until) ==
+            ETIMEDOUT) {
+            return STATUS_TIMEOUT;
+        }
+    }
+    return 0;
 }
 
 int revive(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec)
@@ -93,11 +97,16 @@ int revive(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec)
     if (client->options.reconnect_msec == 0) {
         return session_gone(client);
     }
-    int r = lock_life(client, until_usec);
-    if (r != 0) {
-        return r;
+    pthread_mutex_lock(&client->life_lock);
+    int r = await_turn(client, until_usec);
+    if (r == 0 && atomic_load(&client->epoch) == epoch) {
+        atomic_store(&client->is_reviving, true);
+        pthread_mutex_unlock(&client->life_lock);
+        r = revive_alone(client, until_usec);
+        pthread_mutex_lock(&client->life_lock);
+        atomic_store(&client->is_reviving, false);
+        pthread_cond_broadcast(&client->life_changed);
     }
-    r = atomic_load(&client->epoch) != epoch ? 0 : revive_locked(client, until_usec);
     pthread_mutex_unlock(&client->life_lock);
     return r;
 }

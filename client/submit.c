@@ -331,7 +331,10 @@ static int submit_by_message(struct gemmd_client *client, const struct gemmd_gem
 
 void submit_await(struct gemmd_client *client)
 {
-    pthread_mutex_lock(&client->life_lock); /* whoever revives holds it */
+    pthread_mutex_lock(&client->life_lock);
+    while (atomic_load(&client->is_reviving)) {
+        pthread_cond_wait(&client->life_changed, &client->life_lock);
+    }
     pthread_mutex_unlock(&client->life_lock);
 }
 

@@ -140,7 +140,9 @@ struct gemmd_options {
     uint32_t timeout_msec; /* for connecting and for control calls, > 0; default 5000 */
     /* When the daemon is gone (killed, crashed, upgraded): for how long calls wait for the next one
      * before they end with DISCONNECTED; default 30000, 0: not at all. The client then connects
-     * anew by itself; weights and buffers stay good, with what is in them. */
+     * anew by itself; weights and buffers stay good, with what is in them. The answers of a daemon
+     * that is about to go, SHUTTING_DOWN and DEVICE_LOST, are held back for as long: the next one
+     * may do it. */
     uint32_t reconnect_msec;
     uint32_t has_no_repeat; /* 1: requests that were in flight end with DISCONNECTED; default 0:
                                they are done anew, from x as it is then */

@@ -8,15 +8,16 @@
 
 #define STRIP_PART_LANES 4u /* of the 16 lanes of a sum (NUMERICS.md): a part of k */
 
-/* At most 64 rows of x. base.x_rows and base.m are not used; base.may_overlap is ignored. */
+/* At most 64 rows of x. base.x_rows and base.m are not used. */
 struct strip_wide_args {
     struct strip_args base; /* the weight */
     struct cuda_rows rows;
     uint32_t m;       /* 1..64 */
-    float *parts;     /* the workspace */
-    uint32_t n_lanes; /* from here on: filled in by strip_wide_enqueue() */
+    uint8_t *x_tiles; /* the workspace */
+    float *parts;     /* from here on: filled in by strip_wide_enqueue() */
+    uint32_t n_lanes;
     uint32_t n_parts;
     uint32_t first_strip; /* of the launch */
     uint32_t n_launch_strips;
-    uint32_t n_units; /* of strips */
+    uint32_t n_tiles; /* of strips */
 };

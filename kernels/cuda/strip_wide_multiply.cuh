@@ -24,143 +24,94 @@ __device__ __forceinline__ void start_chain(uint32_t x_sums, const float2 &offse
     }
 }
 
-/* The A fragments of 64 k. */
+/* The A fragments of a unit. */
 template <typename traits>
 __device__ __forceinline__ void dequant_unit(uint32_t codes, uint32_t (&a)[4][4])
 {
-    constexpr int n = n_vector_tiles<traits>;
+    uint4 v = ld_shared_v4(codes);
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (int i = 0; i < 4 / n; i++) {
-        uint4 v = ld_shared_v4(codes + i * STRIP_UNIT_BYTES);
-        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int j = 0; j < n; j++) {
-            dequant_tile<traits>(words, j, a[n * i + j]);
-        }
-    }
-}
-
-/* One group of a slice, of n_here units: s = fma(chain, scale, s). A unit is dequantised while the
- * tensor cores work on the other. */
-template <typename format, int n_rows, int n_here>
-__device__ __forceinline__ void multiply_group(const strip_wide_args &args, const warp_id &id,
-                                               int i_group, uint32_t stage, uint32_t x,
-                                               uint32_t x_sums, float (&sums)[n_pair][n_rows / 2])
-{
-    using traits = typename format::traits;
-    constexpr uint32_t unit_bytes = STRIP_CODES_BYTES_OF(format::bits) / n_units;
-    uint32_t b = __shfl_sync(0xffffffffu, wgmma_descriptor_low(x), 0);
-    float acc[n_here][n_rows / 2];
-    uint32_t a[n_here][4][4];
-#pragma unroll
-    for (int i = 0; i < n_group_units; i++) {
-#pragma unroll
-        for (int i_pair = 0; i_pair < n_here; i_pair++) {
-            uint32_t slice = stage + i_pair * format::size::stage;
-            if (i == 0) {
-                float2 offsets = make_float2(0, 0);
-                if constexpr (format::has_zeros) {
-                    offsets =
-                        read_offsets<traits>(zeros_of<n_groups, format::bits>(slice, id), i_group);
-                }
-                start_chain<n_rows, format::has_zeros>(x_sums, offsets, acc[i_pair]);
-            } else {
-                wgmma_wait<n_here - 1>();
-            }
-            dequant_unit<traits>(slice + (i_group * n_group_units + i) * unit_bytes, a[i_pair]);
-            wgmma_fence();
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                wgmma<typename traits::wgmma_element, n_rows>::multiply(
-                    acc[i_pair], a[i_pair][j],
-                    wgmma_descriptor(b + i * n_rows * row_bytes / 16 + 2 * j));
-            }
-            wgmma_commit();
-        }
-    }
-#pragma unroll
-    for (int i_pair = 0; i_pair < n_here; i_pair++) {
-        uint32_t word =
-            ld_shared(scales_of<n_groups, format::bits>(stage + i_pair * format::size::stage, id) +
-                      4 * i_group);
-        float2 scales = widen_pair(word, args.base.scale_dtype == DTYPE_BF16);
-        if (i_pair + 1 < n_here) {
-            wgmma_wait<n_here - 1>();
-        } else {
-            wgmma_wait<0>();
-        }
-        hold_registers(acc[i_pair]);
-#pragma unroll
-        for (int i = 0; i < n_rows / 2; i++) {
-            sums[i_pair][i] =
-                fmaf(acc[i_pair][i], i % 4 < 2 ? scales.x : scales.y, sums[i_pair][i]);
-        }
+    for (int i = 0; i < 4; i++) {
+        dequant<traits>(words[i], a[i]);
     }
 }
 
 /* What a warp keeps. */
-template <int n_rows> struct warp_state {
+struct warp_state {
     warp_id id;
-    own_units own;
-    cursor next;         /* what is fetched next */
-    uint32_t i_stage;    /* of the present slice */
-    uint32_t n_done;     /* groups of x before the present slice's */
-    const void *x_row;   /* this lane's, of the 8 rows that its warp lays out; NULL: none */
-    uint32_t i_block;    /* these rows */
-    x_group x[n_groups]; /* on their way */
+    cursor next;      /* what is fetched next: n_stages - 1 slices ahead */
+    uint32_t x_slice; /* whose x is copied meanwhile: as many, or one less */
+    ring_place place; /* of the present tile of x */
 };
 
-/* Groups of the next slice are asked for one slice ahead, by the warps whose turn they are. */
-template <int n_rows>
-__device__ __forceinline__ void ask_for_x(const strip_wide_args &args, warp_state<n_rows> &state,
-                                          bool is_there, uint32_t i_slice, int i_group,
-                                          uint32_t i_turn)
+/* One group of a slice: s = fma(chain, scale, s). The next tile of x is asked for while the tensor
+ * cores work. */
+template <typename traits, int n_rows, bool has_zeros>
+__device__ __forceinline__ void multiply_group(const strip_wide_args &args, warp_state &state,
+                                               int i_group, uint32_t codes, const float2 &scales,
+                                               const float2 &offsets, float (&sums)[n_rows / 2])
 {
-    if (is_there && is_turn<n_rows>(state.id, i_turn)) {
-        load_group(args.base, state.id, state.x_row, i_slice * STRIP_SLICE_K + i_group * group_k,
-                   state.x[i_group]);
-    }
-}
-
-template <typename format, int n_rows>
-__device__ __forceinline__ void lay_out_x(const warp_state<n_rows> &state, int i_group,
-                                          uint32_t i_turn)
-{
-    using map = shared_map<format, n_rows>;
-    if (is_turn<n_rows>(state.id, i_turn)) {
-        uint32_t base = shared_base();
-        store_group<typename format::traits, format::has_zeros, n_rows>(
-            state.id, state.x[i_group], state.i_block, base + i_group * map::x_bytes,
-            base + map::sums + i_group * map::sums_bytes);
-    }
-}
-
-/* A slice: each of its groups is multiplied with while the next one of x is laid out. after: the
- * slice that comes next, if any does. */
-template <typename format, int n_rows>
-__device__ __forceinline__ void
-multiply_slice(const strip_wide_args &args, warp_state<n_rows> &state, uint32_t n_here,
-               uint32_t stage, const cursor &after, float (&sums)[n_pair][n_rows / 2])
-{
-    using map = shared_map<format, n_rows>;
+    const warp_id &id = state.id;
+    using map = shared_map<n_rows>;
     uint32_t base = shared_base();
-    bool is_more = !is_over(state.own, after);
+    uint32_t i_place = state.place.i;
+    uint32_t b = __shfl_sync(0xffffffffu,
+                             wgmma_descriptor_low(base + i_place * tile_blocks_bytes(n_rows)), 0);
+    constexpr int n_ahead = n_rows == 64 ? 1 : n_group_units; /* as the registers allow */
+    uint32_t a[n_ahead][4][4];
+    dequant_unit<traits>(codes, a[0]);
+    mbarrier_wait_parity(base + map::full + 8 * i_place, state.place.parity);
+    float acc[n_rows / 2];
+    start_chain<n_rows, has_zeros>(base + map::x_sums + i_place * tile_sums_bytes(n_rows), offsets,
+                                   acc);
 #pragma unroll
-    for (int i = 0; i < n_groups; i++) {
-        ask_for_x(args, state, is_more, slice_of(after), i, state.n_done + n_groups + i);
-        uint32_t x = base + i * map::x_bytes;
-        uint32_t x_sums = base + map::sums + i * map::sums_bytes;
-        if (n_here == 2) {
-            multiply_group<format, n_rows, 2>(args, state.id, i, stage, x, x_sums, sums);
-        } else if (n_here == 1) {
-            multiply_group<format, n_rows, 1>(args, state.id, i, stage, x, x_sums, sums);
+    for (int i = 0; i < n_group_units; i++) {
+        if (i >= n_ahead) {
+            wgmma_wait<0>();
         }
-        if (i + 1 < n_groups || is_more) {
-            lay_out_x<format, n_rows>(state, (i + 1) % n_groups, state.n_done + i + 1);
+        if (i > 0) {
+            dequant_unit<traits>(codes + i * STRIP_UNIT_BYTES, a[i % n_ahead]);
         }
-        __syncthreads();
+        wgmma_fence();
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            wgmma<typename traits::wgmma_element, n_rows>::multiply(
+                acc, a[i % n_ahead][j], wgmma_descriptor(b + i * n_rows * row_bytes / 16 + 2 * j));
+        }
+        wgmma_commit();
     }
-    state.n_done += n_groups;
+    if (id.warp == 0) {
+        feed_x<n_rows>(args, state.place, state.x_slice, i_group);
+    }
+    wgmma_wait<0>();
+    __syncwarp(); /* all lanes have read the sums of the tile */
+    if (lane_id() == 0) {
+        mbarrier_arrive(base + map::empty + 8 * i_place);
+    }
+    ring_on<n_rows>(state.place);
+#pragma unroll
+    for (int i = 0; i < n_rows / 2; i++) {
+        sums[i] = fmaf(acc[i], i % 4 < 2 ? scales.x : scales.y, sums[i]);
+    }
+}
+
+template <typename traits, int n_rows, bool has_zeros>
+__device__ __forceinline__ void multiply_slice(const strip_wide_args &args, warp_state &state,
+                                               uint32_t stage, float (&sums)[n_rows / 2])
+{
+    uint32_t pairs[n_groups];
+    read_scales<n_groups>(scales_of<n_groups>(stage, state.id), pairs);
+#pragma unroll(n_rows == 64 ? 1 : n_groups) /* not to mix two groups: registers are short */
+    for (int i = 0; i < n_groups; i++) {
+        float2 offsets = make_float2(0, 0);
+        if constexpr (has_zeros) {
+            offsets = read_offsets<traits>(zeros_of<n_groups>(stage, state.id), i);
+        }
+        float2 scales =
+            widen_pair(i == 0 ? pairs[0] : pairs[1], args.base.scale_dtype == DTYPE_BF16);
+        multiply_group<traits, n_rows, has_zeros>(
+            args, state, i, stage + i * n_group_units * STRIP_UNIT_BYTES, scales, offsets, sums);
+    }
 }
 
 /* sums: a lane's, to be added to those of the part's lanes before, from 0. They wait in shared
@@ -214,97 +165,83 @@ __device__ __forceinline__ void store_part(const strip_wide_args &args, uint32_t
     }
 }
 
-/* A lane is done: to those before it, and after the last to memory. */
-template <int n_rows>
-__device__ __forceinline__ void
-end_lane_of(const strip_wide_args &args, const warp_state<n_rows> &state, const cursor &at,
-            uint32_t i_pair, uint32_t lanes, float (&sums)[n_rows / 2])
-{
-    if (at.i_lane > first_lane()) {
-        add_lanes_before<n_rows>(lanes, sums);
-    }
-    if (at.i_lane + 1 < end_lane(args)) {
-        keep_lanes<n_rows>(lanes, sums);
-        return;
-    }
-    uint32_t i_strip = strip_of(state.own, state.id, at.i_round, i_pair);
-    if (i_strip < args.n_launch_strips) {
-        store_part<n_rows>(args, i_strip, sums);
-    }
-}
-
 /* One warp's part in all units of the CTA. */
-template <typename format, int n_rows>
-__device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state<n_rows> &state,
+template <typename traits, int n_rows, bool has_zeros>
+__device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state &state,
                                          uint32_t first_stage)
 {
-    using map = shared_map<format, n_rows>;
-    constexpr uint32_t n = n_wide_stages<format, n_rows>;
-    uint32_t lanes = first_stage + n * map::stage_bytes;
-    for (cursor at = {0, first_lane(), 0}; !is_over(state.own, at);
-         at = {at.i_round + 1, first_lane(), 0}) {
-        uint32_t n_here = n_units_here(state.own, state.id, at.i_round);
+    constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
+    constexpr bool is_x_behind = (n_x_stages(n_rows) - 1) / n_groups < n_stages - 1;
+    const warp_id &id = state.id;
+    uint32_t lanes = first_stage + n_stages * stage_bytes;
+    uint32_t i_stage = 0;
+    for (cursor at = first_of_tile(blockIdx.y); !is_over(args, at);
+         at = first_of_tile(at.i_tile + gridDim.y)) {
         for (; at.i_lane < end_lane(args); at.i_lane++) {
-            float sums[n_pair][n_rows / 2] = {};
+            float sums[n_rows / 2] = {};
             at.i_step = 0;
             do {
-                uint32_t i_free = state.i_stage == 0 ? n - 1 : state.i_stage - 1;
-                cp_async_wait<n - 2>();
-                fetch<format>(args, state.own, state.id, state.next,
-                              first_stage + i_free * map::stage_bytes);
-                cursor_on(args, state.next);
-                cursor after = at;
-                cursor_on(args, after);
-                multiply_slice<format, n_rows>(args, state, n_here,
-                                               first_stage + state.i_stage * map::stage_bytes,
-                                               after, sums);
-                state.i_stage = state.i_stage == n - 1 ? 0 : state.i_stage + 1;
-            } while (next_step(args, at));
-            at.i_step = 0;
-            for (uint32_t i = 0; i < n_pair; i++) {
-                if (i < n_here) {
-                    end_lane_of<n_rows>(args, state, at, i, lanes + i * map::lanes_bytes, sums[i]);
+                cp_async_wait<n_stages - 2>();
+                fetch<has_zeros>(args, id, state.next,
+                                 first_stage +
+                                     (i_stage == 0 ? n_stages - 1 : i_stage - 1) * stage_bytes);
+                uint32_t next_slice = slice_of(args, state.next);
+                if (!is_x_behind) {
+                    state.x_slice = next_slice;
                 }
+                cursor_on(args, state.next);
+                multiply_slice<traits, n_rows, has_zeros>(
+                    args, state, first_stage + i_stage * stage_bytes, sums);
+                i_stage = i_stage == n_stages - 1 ? 0 : i_stage + 1;
+                if (is_x_behind) {
+                    state.x_slice = next_slice;
+                }
+            } while (next_step(args, at));
+            if (at.i_lane > first_lane()) {
+                add_lanes_before<n_rows>(lanes, sums);
+            }
+            if (at.i_lane + 1 < end_lane(args)) {
+                keep_lanes<n_rows>(lanes, sums);
+            } else if (uint32_t i_strip = strip_of(args, id, at.i_tile);
+                       i_strip < args.n_launch_strips) {
+                store_part<n_rows>(args, i_strip, sums);
             }
         }
     }
 }
 
-/* The first two groups of x, for which nobody has asked ahead. */
-template <typename format, int n_rows>
-__device__ __forceinline__ void begin_x(const strip_wide_args &args, warp_state<n_rows> &state)
-{
-    uint32_t i_slice = first_lane();
-#pragma unroll
-    for (int i = 0; i < n_groups; i++) {
-        ask_for_x(args, state, true, i_slice, i, i);
-    }
-    lay_out_x<format, n_rows>(state, 0, 0);
-    __syncthreads();
-}
-
-template <typename format, int n_rows>
-__global__ void __launch_bounds__(32 * n_wide_warps, 1)
+template <typename traits, int n_rows, bool has_zeros>
+__global__ void __launch_bounds__(128 * n_warpgroups_max, 1)
     strip_wide(const __grid_constant__ strip_wide_args args)
 {
-    using map = shared_map<format, n_rows>;
-    warp_state<n_rows> state = {};
+    using map = shared_map<n_rows>;
+    constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
+    warp_state state = {};
     state.id = this_warp();
-    state.own = units_of(args);
-    state.next = {0, first_lane(), 0};
-    state.i_block = state.id.warp % (n_rows / 8);
+    state.next = first_of_tile(blockIdx.y);
+    uint32_t base = shared_base();
     uint32_t first_stage =
-        shared_base() + map::warps + state.id.warp * map::warp_bytes + state.id.lane * 16;
-    for (uint32_t i = 0; i < n_wide_stages<format, n_rows> - 1; i++) {
-        fetch<format>(args, state.own, state.id, state.next, first_stage + i * map::stage_bytes);
+        base + map::warps + state.id.warp * warp_bytes<n_rows, has_zeros> + state.id.lane * 16;
+    for (int i = 0; i < n_stages - 1; i++) {
+        fetch<has_zeros>(args, state.id, state.next, first_stage + i * stage_bytes);
+        state.x_slice = slice_of(args, state.next);
         cursor_on(args, state.next);
     }
-    uint32_t i_row = 8 * state.i_block + state.id.g;
-    state.x_row = i_row < args.m ? args.rows.x[i_row] : nullptr;
+    if (threadIdx.x == 0) {
+        for (uint32_t i = 0; i < map::n_x; i++) {
+            mbarrier_init(base + map::full + 8 * i, 1);
+            mbarrier_init(base + map::empty + 8 * i, state.id.n_warps);
+        }
+        fence_mbarrier_init();
+    }
+    __syncthreads();
     griddepcontrol_launch_dependents();
-    griddepcontrol_wait();
-    begin_x<format, n_rows>(args, state);
-    multiply<format, n_rows>(args, state, first_stage);
+    if (threadIdx.x == 0) {
+        griddepcontrol_wait();
+        prime_x<n_rows>(args);
+    }
+    __syncwarp();
+    multiply<traits, n_rows, has_zeros>(args, state, first_stage);
 }
 
 } // namespace

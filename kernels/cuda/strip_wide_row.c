@@ -49,7 +49,7 @@ static double predicted_usec(const struct gk_problem *problem, uint32_t n_thread
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
     struct strip_wide_args args = {
-        .base = strip_args_of(launch), .m = launch->problem.m, .parts = launch->workspace};
+        .base = strip_args_of(launch), .m = launch->problem.m, .x_tiles = launch->workspace};
     memcpy(args.rows.x, launch->x_rows, args.m * sizeof(args.rows.x[0]));
     memcpy(args.rows.y, launch->y_rows, args.m * sizeof(args.rows.y[0]));
     return strip_wide_enqueue(&args, true, stream);

@@ -30,6 +30,11 @@
 #define N_ASYNC        32u
 #define LIFE_USEC_MAX  400000u /* of a daemon, from when it serves */
 #define SETTLE_SECONDS 30.0
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MIB 8u
+#else
+#define MIB 128u
+#endif
 
 struct shared {
     atomic_bool is_over;
@@ -362,7 +367,7 @@ static void test_time_to_ready(void **state)
 {
     struct life *life = *state;
     const char *text = getenv("GEMMD_TEST_MIB");
-    uint32_t n_mib = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : 128;
+    uint32_t n_mib = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : MIB;
     write_large(life, n_mib);
     life->options.is_kept = true;
     fixture_start(&life->fixture, &life->options);
