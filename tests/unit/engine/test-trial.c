@@ -84,7 +84,7 @@ static void test_host_kernel_is_timed(void **state)
 static void test_launch_of_a_chunk(void **state)
 {
     (void)state;
-    static uint8_t memory[64]; /* only computed with */
+    static uint8_t memory[65536]; /* only computed with */
     struct gk_problem problem = {.desc = {.n = 100, .k = 50, .code = GK_CODE_F32},
                                  .m = GK_BATCH_ROWS_MAX + 36,
                                  .is_prefill = true,
