@@ -113,6 +113,15 @@ uint32_t gk_candidates(const struct gk_problem *problem, const struct gk_kernel 
     return n;
 }
 
+uint32_t gk_rows_max(const struct gk_problem *problem)
+{
+    struct gk_problem large = *problem;
+    large.m = GK_PREFILL_ROWS_MAX;
+    const struct gk_kernel *kernels[GK_KERNELS_MAX];
+    bool is_taken = problem->is_prefill && gk_candidates(&large, kernels) != 0;
+    return is_taken ? GK_PREFILL_ROWS_MAX : GK_BATCH_ROWS_MAX;
+}
+
 /* Gather every kernel's reason; a sentence that several give is told once. */
 static int explain(const struct gk_problem *problem, struct reason *why)
 {
@@ -178,6 +187,12 @@ uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *la
                 .desc = *desc, .layout = layout, .m = m, .cuda_arch = cuda_arch};
             most = num_max(most, most_of(kernels[i], &problem));
         }
+        struct gk_problem prefill = {.desc = *desc,
+                                     .layout = layout,
+                                     .m = GK_PREFILL_ROWS_MAX,
+                                     .is_prefill = true,
+                                     .cuda_arch = cuda_arch};
+        most = num_max(most, most_of(kernels[i], &prefill));
     }
     return most;
 }

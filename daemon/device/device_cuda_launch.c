@@ -27,19 +27,53 @@
 
 /* ---- starting ---- */
 
-/* The launch's x, brought over to the scratch memory behind the workspace. */
-static cudaError_t stage_x(struct device_cuda *cuda, const struct gk_launch *gk, uint64_t offset,
-                           const void *ret_rows[GK_BATCH_ROWS_MAX])
+/* Up to as many rows as a table has, to `target`, a stride apart. */
+static cudaError_t stage_table(struct device_cuda *cuda, const void *const *rows, uint32_t n_rows,
+                               uint64_t row_bytes, uint8_t *target,
+                               const void *ret_rows[GK_BATCH_ROWS_MAX])
 {
-    const struct gk_problem *problem = &gk->problem;
-    uint64_t row_bytes = (uint64_t)problem->desc.k * dtype_bytes(problem->x_dtype);
     uint64_t stride_bytes = cuda_staged_stride(row_bytes);
-    uint8_t *target = (uint8_t *)(uintptr_t)cuda->scratch + offset;
-    for (uint32_t i = 0; i < problem->m; i++) {
+    for (uint32_t i = 0; i < n_rows; i++) {
         ret_rows[i] = target + i * stride_bytes;
     }
-    return (cudaError_t)gk_cuda_stage_rows(gk->x_rows, problem->m, row_bytes, target, stride_bytes,
+    return (cudaError_t)gk_cuda_stage_rows(rows, n_rows, row_bytes, target, stride_bytes,
                                            cuda->stream);
+}
+
+/* The rows of prefill that are in no table, which they go through some at a time. */
+static cudaError_t stage_prefill(struct device_cuda *cuda, const struct gk_launch *gk,
+                                 uint64_t row_bytes, uint8_t *target)
+{
+    uint64_t stride_bytes = cuda_staged_stride(row_bytes);
+    const void *rows[GK_BATCH_ROWS_MAX];
+    const void *staged[GK_BATCH_ROWS_MAX];
+    uint32_t n_rows;
+    cudaError_t error = cudaSuccess;
+    for (uint32_t i = 0; error == cudaSuccess && i < gk->problem.m; i += n_rows) {
+        n_rows = (uint32_t)num_min(gk->problem.m - i, GK_BATCH_ROWS_MAX);
+        for (uint32_t j = 0; j < n_rows; j++) {
+            rows[j] = (const uint8_t *)gk->prefill.x + (i + j) * gk->prefill.x_stride_bytes;
+        }
+        error = stage_table(cuda, rows, n_rows, row_bytes, target + i * stride_bytes, staged);
+    }
+    return error;
+}
+
+/* The launch's x, brought over to the scratch memory behind the workspace. gk->x_rows, with room in
+ * ret_rows, and gk->prefill then tell of its copy. */
+static cudaError_t stage_x(struct device_cuda *cuda, struct gk_launch *gk, uint64_t offset,
+                           const void *ret_rows[GK_BATCH_ROWS_MAX])
+{
+    uint64_t row_bytes = (uint64_t)gk->problem.desc.k * dtype_bytes(gk->problem.x_dtype);
+    uint8_t *target = (uint8_t *)(uintptr_t)cuda->scratch + offset;
+    cudaError_t error =
+        gk->problem.m > GK_BATCH_ROWS_MAX
+            ? stage_prefill(cuda, gk, row_bytes, target)
+            : stage_table(cuda, gk->x_rows, gk->problem.m, row_bytes, target, ret_rows);
+    gk->x_rows = ret_rows;
+    gk->prefill.x = target;
+    gk->prefill.x_stride_bytes = cuda_staged_stride(row_bytes);
+    return error;
 }
 
 static uint64_t scratch_needed(const struct device_launch *launch, uint64_t workspace_bytes)
@@ -63,7 +97,6 @@ static int enqueue_kernel(struct device_cuda *cuda, const struct device_launch *
     gk.workspace = (void *)(uintptr_t)cuda->scratch;
     if (launch->has_cpu_rows) {
         error = stage_x(cuda, &gk, cuda_staged_offset(workspace_bytes), staged);
-        gk.x_rows = staged;
     }
     if (error == cudaSuccess) {
         error = (cudaError_t)launch->kernel->enqueue(&gk, cuda->stream);

@@ -266,7 +266,7 @@ int cuda_reserve(struct device *device, uint64_t workspace_bytes, uint64_t x_row
 {
     struct device_cuda *cuda = cuda_of(device);
     uint64_t n_bytes;
-    if (!num_mul(GK_BATCH_ROWS_MAX, cuda_staged_stride(x_row_bytes), &n_bytes) ||
+    if (!num_mul(GK_PREFILL_ROWS_MAX, cuda_staged_stride(x_row_bytes), &n_bytes) ||
         !num_add(n_bytes, cuda_staged_offset(workspace_bytes), &n_bytes)) {
         return err_raise(-EINVAL);
     }

@@ -308,10 +308,11 @@ static uint32_t launch_chunk(struct sched *sched, bool is_alone, uint64_t now_ns
 {
     ret_items[0] = prefill_take(sched);
     struct route_node *node = route_node(sched->routes, ret_items[0]->weight_key);
+    uint32_t n_rows = prefill_chunk_rows(sched, ret_items[0]);
     struct sched_flight flight = {
         .node = node,
-        .n_rows = sched->limits.rows_max,
-        .expected_nsec = node != NULL ? cost_nsec(&node->cost, sched->limits.rows_max) : 0,
+        .n_rows = n_rows,
+        .expected_nsec = node != NULL ? cost_nsec(&node->cost, n_rows) : 0,
         .is_chunk = true,
         .was_waited_for = !is_alone,
     };

@@ -81,6 +81,7 @@ struct sched_item {
     uint32_t class_key;
     struct sched_session *session;
     uint32_t n_rows;        /* >= 1 */
+    uint32_t n_chunk_rows;  /* of each launch, if n_rows is over rows_max; 0: rows_max */
     uint64_t deadline_nsec; /* 0: none */
     uint64_t hold_nsec_max; /* never to be held longer than that; 0: not at all */
     enum sched_priority priority;
@@ -95,7 +96,7 @@ struct sched_item {
 
 struct sched_limits {
     uint32_t items_max;       /* queued at once over all sessions; beyond it push answers full */
-    uint32_t rows_max;        /* of one launch */
+    uint32_t rows_max;        /* of one launch; an item of more is a prefill */
     uint32_t batch_items_max; /* room in the caller's array */
     uint32_t weights_max;     /* whose order is known at once */
     uint32_t edges_max;       /* steps known at once, over all sessions */

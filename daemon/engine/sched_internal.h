@@ -111,10 +111,12 @@ void rendezvous_choose(struct sched *sched, struct route_ring *ring, uint64_t no
 
 /* prefill_may_run() - may a chunk start now? `is_alone`: nothing else could. Else *ret_until_nsec
  * is when to ask again. prefill_take() - the next chunk; prefill_seen() - a decode request came or
- * ended. prefill_ended() - a chunk ended, having taken run_nsec. */
+ * ended. prefill_ended() - a chunk ended, having taken run_nsec. prefill_chunk_rows() - of that
+ * item. */
 bool prefill_may_run(struct sched *sched, uint64_t now_nsec, bool is_alone,
                      uint64_t *ret_until_nsec);
 struct sched_item *prefill_take(struct sched *sched);
+uint32_t prefill_chunk_rows(const struct sched *sched, const struct sched_item *item);
 void prefill_seen(struct sched *sched, uint64_t now_nsec);
 void prefill_ended(struct sched *sched, const struct sched_flight *flight, uint64_t now_nsec,
                    uint64_t run_nsec);

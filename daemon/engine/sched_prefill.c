@@ -13,11 +13,16 @@
 /* So long after its latest request somebody still counts as decoding. */
 #define DECODE_NSEC (5u * (uint64_t)CLOCK_NSEC_PER_MSEC)
 
+uint32_t prefill_chunk_rows(const struct sched *sched, const struct sched_item *item)
+{
+    return item->n_chunk_rows != 0 ? item->n_chunk_rows : sched->limits.rows_max;
+}
+
 static uint64_t chunk_nsec(const struct sched *sched)
 {
     const struct sched_item *item = LIST_OWNER(sched->prefills.next, struct sched_item, in_stream);
     struct route_node *node = route_node(sched->routes, item->weight_key);
-    return node != NULL ? cost_nsec(&node->cost, sched->limits.rows_max) : 0;
+    return node != NULL ? cost_nsec(&node->cost, prefill_chunk_rows(sched, item)) : 0;
 }
 
 static bool is_decoding(const struct sched *sched, uint64_t now_nsec)

@@ -1,7 +1,8 @@
 /* worker_batch.c - from the scheduler's choice to a launch and back.
  *
  * A batch reads and writes the clients' buffers in place, through tables of row addresses. Of a
- * request of more rows than one launch has, the scheduler launches a chunk at a time. */
+ * request of more rows than a batch has, a prefill, the scheduler launches a chunk at a time. All
+ * of its chunks are launched as prefill, so that their bits do not depend on how it is cut. */
 #include "daemon/engine/worker_internal.h"
 
 #include <assert.h>
@@ -21,22 +22,28 @@ static void add_signal(struct worker_batch *batch, const struct worker_request *
     }
 }
 
-/* As many rows of the request as it has left, n_rows_max at most. */
+static bool is_prefill(const struct worker_request *request)
+{
+    return request->item.n_rows > GK_BATCH_ROWS_MAX;
+}
+
+/* As many rows of the request as it has left, n_rows_max at most. More than the tables hold are
+ * launched by address and stride alone. */
 static void add_rows(struct worker_batch *batch, const struct worker_request *request,
                      uint32_t n_rows_max)
 {
     const struct checked *checked = &request->checked;
-    uint64_t n_rows = num_min(checked->m - request->n_rows_done, n_rows_max);
-    for (uint64_t i = 0; i < n_rows; i++) {
+    uint32_t n_rows = (uint32_t)num_min(checked->m - request->n_rows_done, n_rows_max);
+    for (uint64_t i = 0; n_rows <= GK_BATCH_ROWS_MAX && i < n_rows; i++) {
         uint64_t i_row = request->n_rows_done + i;
-        batch->x_rows[batch->n_rows] = checked->x + i_row * checked->x_stride_bytes;
-        batch->y_rows[batch->n_rows] = checked->y + i_row * checked->y_stride_bytes;
+        batch->x_rows[batch->n_rows + i] = checked->x + i_row * checked->x_stride_bytes;
+        batch->y_rows[batch->n_rows + i] = checked->y + i_row * checked->y_stride_bytes;
         if (checked->x_scales != NULL) {
-            batch->x_scale_rows[batch->n_rows] =
+            batch->x_scale_rows[batch->n_rows + i] =
                 (const float *)(checked->x_scales + i_row * checked->x_scale_stride_bytes);
         }
-        batch->n_rows++;
     }
+    batch->n_rows += n_rows;
     if (request->n_rows_done + n_rows == checked->m) {
         add_signal(batch, request);
     }
@@ -159,8 +166,7 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
 
 static uint32_t rows_bucket(const struct worker_batch *batch)
 {
-    bool is_chunk = batch->requests[0]->item.n_rows > GK_BATCH_ROWS_MAX;
-    return is_chunk ? STATS_ROW_BUCKETS - 1 : stats_row_bucket(batch->n_rows);
+    return is_prefill(batch->requests[0]) ? STATS_ROW_BUCKETS - 1 : stats_row_bucket(batch->n_rows);
 }
 
 static struct stats_times *kernel_times(struct stats_worker *counters,
@@ -229,6 +235,46 @@ bool batch_poll(struct worker *worker)
 
 /* ---- launching ---- */
 
+static struct gk_problem problem_of(const struct worker *worker,
+                                    const struct worker_request *request)
+{
+    const struct weight *weight = request->checked.weight;
+    return (struct gk_problem){
+        .desc = weight->desc,
+        .layout = weight->layout,
+        .x_dtype = (enum dtype)(request->item.class_key & 0xffu),
+        .y_dtype = (enum dtype)(request->item.class_key >> 8),
+        .cuda_arch = worker->device->cuda_arch,
+        .is_prefill = is_prefill(request),
+    };
+}
+
+uint32_t batch_chunk_rows(const struct worker *worker, const struct worker_request *request)
+{
+    uint32_t m = request->checked.m;
+    if (m <= GK_BATCH_ROWS_MAX) {
+        return m; /* no need to ask: this is on every decode request's way */
+    }
+    struct gk_problem problem = problem_of(worker, request);
+    return (uint32_t)num_min(m, gk_rows_max(&problem));
+}
+
+static struct gk_prefill prefill_of(const struct worker_request *request)
+{
+    const struct checked *checked = &request->checked;
+    uint64_t i_row = request->n_rows_done;
+    return (struct gk_prefill){
+        .x = checked->x + i_row * checked->x_stride_bytes,
+        .y = checked->y + i_row * checked->y_stride_bytes,
+        .x_scales = checked->x_scales != NULL
+                        ? checked->x_scales + i_row * checked->x_scale_stride_bytes
+                        : NULL,
+        .x_stride_bytes = checked->x_stride_bytes,
+        .y_stride_bytes = checked->y_stride_bytes,
+        .x_scale_stride_bytes = checked->x_scale_stride_bytes,
+    };
+}
+
 static void batch_start(struct worker *worker, struct worker_batch *batch)
 {
     const struct worker_request *first = batch->requests[0];
@@ -237,20 +283,14 @@ static void batch_start(struct worker *worker, struct worker_batch *batch)
         .has_cpu_rows = batch->has_cpu_rows,
         .signals = batch->signals,
         .n_signals = batch->n_signals,
-        .gk.problem =
-            {
-                .desc = weight->desc,
-                .layout = weight->layout,
-                .m = batch->n_rows,
-                .x_dtype = (enum dtype)(first->item.class_key & 0xffu),
-                .y_dtype = (enum dtype)(first->item.class_key >> 8),
-                .cuda_arch = worker->device->cuda_arch,
-            },
+        .gk.problem = problem_of(worker, first),
+        .gk.prefill = prefill_of(first),
         .gk.packed = weight->packed.base,
         .gk.x_rows = batch->x_rows,
         .gk.x_scale_rows = first->checked.x_scales != NULL ? batch->x_scale_rows : NULL,
         .gk.y_rows = batch->y_rows,
     };
+    batch->launch.gk.problem.m = batch->n_rows;
     struct reason why;
     int r = weight_select(weight, &batch->launch.gk.problem, &batch->launch.kernel, &why);
     if (r != 0) {

@@ -58,6 +58,7 @@ static void describe_item(struct worker *worker, struct worker_request *request,
     request->item.class_key = class_of(desc);
     request->item.session = &session->sched;
     request->item.n_rows = desc->m;
+    request->item.n_chunk_rows = batch_chunk_rows(worker, request);
     request->item.hold_nsec_max = hold_nsec_max(desc->flags);
     request->item.priority = priority_of(desc->flags);
     request->timeout_usec = desc->timeout_usec;

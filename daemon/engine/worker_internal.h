@@ -219,6 +219,9 @@ void session_finish_if_done(struct worker *worker, struct worker_session *sessio
 bool batch_launch(struct worker *worker);
 bool batch_poll(struct worker *worker);
 
+/* batch_chunk_rows() - rows of each launch of a checked request, whose item says what it is. */
+uint32_t batch_chunk_rows(const struct worker *worker, const struct worker_request *request);
+
 /* batch_enqueue() - give a request to the scheduler: it is ready to be launched from now on.
  * batch_drop_waiting() - take a request out that is queued or between chunks; false if it is
  * neither. */

@@ -65,17 +65,19 @@ int verb_cancel(struct call *call, struct reason *why)
 /* ---- explain -----------------------------------------------------------------------------------
  */
 
-/* Types of the model's own: what most clients use. */
+/* Types of the model's own: what most clients use. The first chunk of so many rows. */
 static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
 {
-    return (struct gk_problem){
+    struct gk_problem problem = {
         .desc = weight->desc,
         .layout = weight->layout,
-        .m = (uint32_t)num_min(m, GK_BATCH_ROWS_MAX),
+        .is_prefill = m > GK_BATCH_ROWS_MAX,
         .x_dtype = weight->act_dtype,
         .y_dtype = weight->act_dtype,
         .cuda_arch = weight->device->cuda_arch,
     };
+    problem.m = (uint32_t)num_min(m, gk_rows_max(&problem));
+    return problem;
 }
 
 static double floor_of(const struct weight *weight)
@@ -87,15 +89,12 @@ static double floor_of(const struct weight *weight)
  * many of its kind share the memory: hence the floor. */
 static double predict(const struct gk_kernel *kernel, const struct weight *weight, uint32_t m)
 {
-    struct gk_problem whole = problem_of(weight, GK_BATCH_ROWS_MAX);
+    struct gk_problem problem = problem_of(weight, m);
     uint32_t n_threads = weight->device->n_threads;
-    double usec = 0;
-    if (m >= GK_BATCH_ROWS_MAX) {
-        usec = (m / GK_BATCH_ROWS_MAX) * kernel->predicted_usec(&whole, n_threads);
-    }
-    if (m % GK_BATCH_ROWS_MAX != 0) {
-        struct gk_problem rest = problem_of(weight, m % GK_BATCH_ROWS_MAX);
-        usec += kernel->predicted_usec(&rest, n_threads);
+    double usec = (m / problem.m) * kernel->predicted_usec(&problem, n_threads);
+    problem.m = m % problem.m;
+    if (problem.m != 0) {
+        usec += kernel->predicted_usec(&problem, n_threads);
     }
     return fmax(usec, floor_of(weight));
 }

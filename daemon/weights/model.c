@@ -97,7 +97,9 @@ int weight_make_ready(struct weight *weight, struct reason *why)
 int weight_select(const struct weight *weight, const struct gk_problem *problem,
                   const struct gk_kernel **ret_kernel, struct reason *why)
 {
-    const struct gk_kernel *kernel = tuning_choice(atomic_load(&weight->tuning), problem);
+    bool is_measured = gk_rows_max(problem) == GK_BATCH_ROWS_MAX; /* larger launches are not */
+    const struct gk_kernel *kernel =
+        is_measured ? tuning_choice(atomic_load(&weight->tuning), problem) : NULL;
     if (!kernel) {
         return gk_select(problem, ret_kernel, why);
     }

@@ -3,6 +3,13 @@
 
 #include <stdint.h>
 
+/* Hopper's own instructions: empty for older GPUs, whose kernels do not call them. */
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define PTX_SM90(...) asm volatile(__VA_ARGS__)
+#else
+#define PTX_SM90(...)
+#endif
+
 /* Copy to shared memory behind the thread's back; the bytes are there for this thread after
  * cp_async_wait(). 16 bytes bypass the L1 cache. */
 template <int n_bytes> __device__ __forceinline__ void cp_async(uint32_t shared, const void *global)
@@ -49,6 +56,13 @@ __device__ __forceinline__ uint32_t ld_shared(uint32_t shared)
     return v;
 }
 
+__device__ __forceinline__ uint32_t ld_shared_u16(uint32_t shared)
+{
+    uint16_t v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(shared));
+    return v;
+}
+
 __device__ __forceinline__ void st_shared_v4(uint32_t shared, const float4 &v)
 {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(v.x), "f"(v.y),
@@ -80,6 +94,14 @@ __device__ __forceinline__ uint32_t lane_id()
     uint32_t lane;
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     return lane;
+}
+
+/* threadIdx.x, likewise. */
+__device__ __forceinline__ uint32_t thread_id()
+{
+    uint32_t thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
 }
 
 /* (word & mask) | bits in one instruction. */
@@ -130,6 +152,13 @@ __device__ __forceinline__ uint32_t mul_bf16x2(uint32_t a, uint32_t b)
     return product;
 }
 
+__device__ __forceinline__ uint32_t sub_bf16x2(uint32_t a, uint32_t b)
+{
+    uint32_t difference = 0;
+    PTX_SM90("sub.rn.bf16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
+    return difference;
+}
+
 /* d += a b: a is 16 x 16 row-major, b 16 x 8 column-major, d 16 x 8 in f32. */
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4],
                                                   const uint32_t (&b)[2])
@@ -166,14 +195,8 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents()
 }
 
 /* ---- Hopper ------------------------------------------------------------------------------------
- * mbarriers, bulk copies and warpgroup mma; empty for older GPUs, whose kernels do not call them.
+ * mbarriers, bulk copies and warpgroup mma.
  */
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define PTX_SM90(...) asm volatile(__VA_ARGS__)
-#else
-#define PTX_SM90(...)
-#endif
 
 __device__ __forceinline__ void mbarrier_init(uint32_t barrier, uint32_t n_arrivals)
 {
@@ -250,4 +273,83 @@ __device__ __forceinline__ void wgmma_commit()
 template <int n_pending> __device__ __forceinline__ void wgmma_wait()
 {
     PTX_SM90("wgmma.wait_group.sync.aligned %0;" ::"n"(n_pending) : "memory");
+}
+
+/* ---- clusters ----
+ * Addresses of shared memory are those of this CTA; the same place in another one is named by that
+ * CTA's rank. */
+
+__device__ __forceinline__ uint32_t cluster_ctarank()
+{
+    uint32_t rank = 0;
+    PTX_SM90("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ __forceinline__ void cluster_sync()
+{
+    PTX_SM90("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/* Arrive at that barrier of the CTA of that rank. Orders what this thread did before in its own CTA
+ * only, which is enough to say that something was read: to be seen in the other one, too, costs a
+ * fence of the whole GPU. */
+__device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier, uint32_t rank)
+{
+    PTX_SM90("{\n"
+             ".reg .b32 remote;\n"
+             "mapa.shared::cluster.u32 remote, %0, %1;\n"
+             "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+             "}" ::"r"(barrier),
+             "r"(rank)
+             : "memory");
+}
+
+/* A tile by its map, from column x and row y on, to the same place of every CTA in mask; each
+ * one's barrier counts the bytes. */
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast(uint32_t shared, const void *map,
+                                                               uint32_t x, uint32_t y,
+                                                               uint32_t barrier, uint16_t mask)
+{
+    PTX_SM90("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+             ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared),
+             "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(mask)
+             : "memory");
+}
+
+/* ---- warpgroups ---- */
+
+template <int n_registers> __device__ __forceinline__ void setmaxnreg_inc()
+{
+    PTX_SM90("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n_registers));
+}
+
+template <int n_registers> __device__ __forceinline__ void setmaxnreg_dec()
+{
+    PTX_SM90("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n_registers));
+}
+
+/* Wait as by bar_sync(), and hear whether any of them says so. */
+__device__ __forceinline__ bool bar_red_or(int barrier, uint32_t n_threads, bool says_so)
+{
+    uint32_t any;
+    asm volatile("{\n"
+                 ".reg .pred in, out;\n"
+                 "setp.ne.b32 in, %3, 0;\n"
+                 "bar.red.or.pred out, %1, %2, in;\n"
+                 "selp.b32 %0, 1, 0, out;\n"
+                 "}"
+                 : "=r"(any)
+                 : "r"(barrier), "r"(n_threads), "r"((uint32_t)says_so)
+                 : "memory");
+    return any != 0;
+}
+
+/* Four 8 x 8 matrices of 16-bit elements, each transposed: a lane's register i is of matrix i as in
+ * an mma fragment, its address that of row lane % 8 of matrix lane / 8. */
+__device__ __forceinline__ void stmatrix_x4_trans(uint32_t shared, const uint32_t (&v)[4])
+{
+    PTX_SM90("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
+             "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+             : "memory");
 }

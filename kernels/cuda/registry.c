@@ -6,8 +6,14 @@
 #include "kernels/registry.h"
 
 static const struct gk_kernel *const kernels[] = {
-    &cuda_strip_wide, &cuda_strip_gemm,     &cuda_fp8_gemm,
-    &cuda_int8_gemm,  &cuda_plain_cublaslt, &cuda_any_gemm_simple,
+    &cuda_strip_prefill_rounded,
+    &cuda_strip_prefill,
+    &cuda_strip_wide,
+    &cuda_strip_gemm,
+    &cuda_fp8_gemm,
+    &cuda_int8_gemm,
+    &cuda_plain_cublaslt,
+    &cuda_any_gemm_simple,
 };
 
 const struct gk_kernel *const *cuda_kernels(uint32_t *ret_n)

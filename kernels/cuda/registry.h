@@ -3,6 +3,8 @@
 
 #include "gk/gk.h"
 
+extern const struct gk_kernel cuda_strip_prefill_rounded;
+extern const struct gk_kernel cuda_strip_prefill;
 extern const struct gk_kernel cuda_strip_wide;
 extern const struct gk_kernel cuda_strip_gemm;
 extern const struct gk_kernel cuda_fp8_gemm;

@@ -15,7 +15,7 @@ static bool has_large_shared_memory(uint32_t cuda_arch)
 
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    int r = strip_check(problem, why);
+    int r = strip_check(problem, GK_BATCH_ROWS_MAX, why);
     if (r != 0) {
         return r;
     }

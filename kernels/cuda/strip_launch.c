@@ -15,7 +15,7 @@ static bool is_y_known(enum dtype dtype)
     return dtype == DTYPE_F32 || is_x_known(dtype);
 }
 
-int strip_check(const struct gk_problem *problem, struct reason *why)
+int strip_check(const struct gk_problem *problem, uint32_t n_rows_max, struct reason *why)
 {
     if (!cuda_strip_is_layout(problem->layout)) {
         return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts cuda-strip16, not %s",
@@ -25,9 +25,9 @@ int strip_check(const struct gk_problem *problem, struct reason *why)
         return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 8.0, not %u.%u",
                           problem->cuda_arch / 10, problem->cuda_arch % 10);
     }
-    if (problem->m == 0 || problem->m > GK_BATCH_ROWS_MAX) {
-        return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
-                          GK_BATCH_ROWS_MAX, problem->m);
+    if (problem->m == 0 || problem->m > n_rows_max) {
+        return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u", n_rows_max,
+                          problem->m);
     }
     if (!is_x_known(problem->x_dtype) || !is_y_known(problem->y_dtype)) {
         return reason_set(why, STATUS_UNSUPPORTED,

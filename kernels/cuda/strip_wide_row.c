@@ -10,7 +10,7 @@
 
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    int r = strip_check(problem, why);
+    int r = strip_check(problem, GK_BATCH_ROWS_MAX, why);
     if (r != 0) {
         return r;
     }

@@ -241,17 +241,21 @@ static void test_sizes_in_turn(void **state)
     }
 }
 
-/* T30: the anchor row at the first, middle and last place of larger products. */
+/* T30: the anchor row at the first, middle and last place of larger products; of a prefill (more
+ * than 64 rows) as it is in another one. */
 static void test_row_in_any_place(void **state)
 {
     (void)state;
-    static const uint32_t sizes[] = {2, 17, 33, 128, 257};
+    static const uint32_t sizes[] = {2, 17, 33, 128, 257, 1100};
     for (uint32_t i_weight = 0; i_weight < TEST_WEIGHTS; i_weight++) {
-        struct product alone;
+        struct product alone, prefill;
         struct product_shape shape = {.m = 1, .x_dtype = GEMMD_F16, .y_dtype = GEMMD_F32};
         shape.seed = 5000;
         init(&alone, ring, i_weight, &shape);
         assert_true(product_run(&alone, ring));
+        shape.m = 65;
+        init(&prefill, ring, i_weight, &shape);
+        assert_true(product_run(&prefill, ring));
         for (uint32_t i = 0; i < 3 * ARRAY_LENGTH(sizes); i++) {
             struct product many;
             shape.m = sizes[i / 3];
@@ -259,10 +263,11 @@ static void test_row_in_any_place(void **state)
             shape.seed = 5000 - place;
             init(&many, ring, i_weight, &shape);
             assert_true(product_run(&many, ring));
-            assert_true(product_same_row(&alone, 0, &many, place));
+            assert_true(product_same_row(shape.m > 64 ? &prefill : &alone, 0, &many, place));
             product_finish(&many);
         }
         product_finish(&alone);
+        product_finish(&prefill);
     }
 }
 

@@ -336,25 +336,40 @@ const struct gk_layout *gk_layout_for(const struct gk_desc *desc, enum gk_device
 /* ---- launches ----------------------------------------------------------------------------------
  */
 
-#define GK_BATCH_ROWS_MAX 64u /* rows of one launch */
+#define GK_BATCH_ROWS_MAX 64u /* rows of one launch, from anywhere */
+#define GK_PREFILL_ROWS_MAX                                                                        \
+    1024u /* rows of one request in a launch: about a millisecond's work                           \
+           */
 
 /* What is asked, without addresses: enough to choose a kernel. */
 struct gk_problem {
     struct gk_desc desc;
     const struct gk_layout *layout;
-    uint32_t m;         /* 1..GK_BATCH_ROWS_MAX */
+    uint32_t m;         /* 1..GK_BATCH_ROWS_MAX; of prefill up to gk_rows_max() */
     enum dtype x_dtype; /* F32, F16, BF16; or gk_act_dtype() when the rows come quantised */
     enum dtype y_dtype;
     uint32_t cuda_arch; /* what the GPU can: 80 for Ampere, 90 for Hopper; 0 on host */
+    bool is_prefill;    /* rows of one request that has more than GK_BATCH_ROWS_MAX: so in all of
+                           its launches, that of its last few rows too */
 };
 
 /* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever
  * they are; x_rows[i] points to k elements, y_rows[i] to n, each aligned to its element size only.
  * An output row overlaps no input row and no other output row. On a GPU the tables lie in CPU
- * memory, and what they and the other pointers point to where the GPU reaches it. */
+ * memory, and what they and the other pointers point to where the GPU reaches it.
+ * The rows of prefill lie a stride apart, and are given that way too; they are in the tables as
+ * well, unless there are more than GK_BATCH_ROWS_MAX. */
 struct gk_launch {
     struct gk_problem problem;
     const void *packed;
+    struct gk_prefill {
+        const void *x;
+        void *y;
+        const void *x_scales; /* as x_scale_rows; or NULL */
+        uint64_t x_stride_bytes;
+        uint64_t y_stride_bytes;
+        uint64_t x_scale_stride_bytes;
+    } prefill;
     const void *const *x_rows;        /* (m) */
     const float *const *x_scale_rows; /* (m), rows that come quantised, but for *_TENSOR: pointers
                                          to gk_desc_x_scales() scales each; else NULL */
@@ -403,7 +418,8 @@ const struct gk_kernel *const *gk_kernels(enum gk_device_kind device_kind, uint3
 
 /* gk_judge() - may that kernel serve that problem? Beside its own can_implement(): it is not
  * disabled, and its numerics are those of the kernel that one row of the same weight and types
- * gets, since a row's bits must not depend on how many others it is batched with. 0, or
+ * gets, prefill or not, since a row's bits must not depend on how many others it is batched or
+ * chunked with. 0, or
  * STATUS_UNSUPPORTED with the reason (why: or NULL). Pure. */
 int gk_judge(const struct gk_problem *problem, const struct gk_kernel *kernel, struct reason *why);
 
@@ -416,6 +432,10 @@ uint32_t gk_candidates(const struct gk_problem *problem, const struct gk_kernel 
  * STATUS_UNSUPPORTED. Pure and cheap enough for every launch. */
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
               struct reason *why) GD_MUST_CHECK;
+
+/* gk_rows_max() - the most rows a launch of that problem may have, whatever its m: more than
+ * GK_BATCH_ROWS_MAX for prefill that some kernel takes in larger launches. Pure. */
+uint32_t gk_rows_max(const struct gk_problem *problem);
 
 /* gk_disable() - an operator's wish: never take the kernel of that name. gk_prefer() - take it
  * before others wherever it is eligible; the first one named comes first. The bits of products may

@@ -267,9 +267,52 @@ static void test_every_code(void **state)
     }
 }
 
+/* Only prefill has larger launches, and only where a kernel takes them. */
+static void test_rows_of_a_launch(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    problem.is_prefill = true;
+    assert_int_equal(gk_rows_max(&problem), GK_BATCH_ROWS_MAX);
+    problem.layout = gk_layout_for(&problem.desc, GK_DEVICE_CUDA);
+    problem.cuda_arch = 80;
+    assert_int_equal(gk_rows_max(&problem), GK_BATCH_ROWS_MAX);
+    if (gk_kernel_named("cuda_int_strip_prefill") == NULL) {
+        return; /* a build without CUDA */
+    }
+    problem.cuda_arch = 90;
+    assert_int_equal(gk_rows_max(&problem), GK_PREFILL_ROWS_MAX);
+    problem.is_prefill = false;
+    assert_int_equal(gk_rows_max(&problem), GK_BATCH_ROWS_MAX);
+    problem.is_prefill = true;
+    problem.x_dtype = DTYPE_F32;
+    assert_int_equal(gk_rows_max(&problem), GK_BATCH_ROWS_MAX);
+}
+
+/* The last few rows of a prefill add up as its other chunks do, not as a small request does. */
+static void test_prefill_has_its_own_order_of_sums(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    problem.layout = gk_layout_for(&problem.desc, GK_DEVICE_CUDA);
+    problem.cuda_arch = 90;
+    const struct gk_kernel *small = NULL, *last = NULL, *chunk = NULL;
+    if (gk_select(&problem, &small, NULL) != 0) {
+        return; /* a build without CUDA */
+    }
+    problem.is_prefill = true;
+    assert_int_equal(gk_select(&problem, &last, NULL), 0);
+    problem.m = GK_PREFILL_ROWS_MAX;
+    assert_int_equal(gk_select(&problem, &chunk, NULL), 0);
+    assert_string_equal(last->numerics, chunk->numerics);
+    assert_string_not_equal(last->numerics, small->numerics);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_of_a_launch),
+        cmocka_unit_test(test_prefill_has_its_own_order_of_sums),
         cmocka_unit_test(test_first_eligible_row_is_chosen),
         cmocka_unit_test_teardown(test_limit, lift_limit),
         cmocka_unit_test(test_refusals),

@@ -1,0 +1,222 @@
+/* strip_prefill.cu - weight-only integer GEMM for many rows of x on Hopper (sm_90a).
+ *
+ *   y[i, j] = sum_g scale[j, g] * sum_{k in g} x[i, k] * (code[j, k] - zero[j, g])
+ *
+ * Operands. Rows of W are on the side of wgmma that has 64 of them and takes its operand from
+ * registers, so that codes are widened into fragments and never stored again: code - zero, which is
+ * exact in 16 bits. Rows of x, up to 192, are the other side, in shared memory as they are.
+ *
+ * Sums, of one of two kinds. With weights rounded, a weight is (code - zero) * scale in the type of
+ * x, and the tensor core has all of k in one chain: the fast kind, and as exact as a 16-bit product
+ * of the dequantised weight. With exact weights the tensor core has a group of k in a chain of its
+ * own, from 0, and s = fma(chain, scale, s) in f32. That costs a second set of sums in registers,
+ * which bounds the tile, and an fma for each element and group, beside which the tensor cores
+ * slow down: a quarter more time for groups of 128. The two warpgroups taking turns, so that one
+ * adds while the other multiplies, changes nothing.
+ *
+ * Threads. Two warpgroups multiply; of a third one, one warp feeds x, one W
+ * (strip_prefill_feed.cuh). CTAs stay and take tiles of y one after the other. Pairs of CTAs share
+ * tiles of x, which the copy engine brings to both at once. Tiles are taken in bands of x, so that
+ * what runs at one time reads the same few tiles of W and x, from the L2 cache.
+ *
+ * Bits are the same for every tile of a kind: each element's sum is one warp's, in one order, over
+ * all of k. It is not the order of strip_gemm.cu: that one's 16 interleaved lanes of k would need
+ * as many more sums. Hence the classes of NUMERICS.md.
+ *
+ * x whose rows do not lie as the copy engine wants them, or that is to be permuted, is copied
+ * first. */
+#include <cuda_runtime.h>
+
+#include "ipc/base/dtype.h"
+#include "kernels/cuda/strip_prefill.h"
+#include "kernels/cuda/strip_prefill_instance.h"
+#include "kernels/cuda/strip_prefill_x.cuh"
+#include "kernels/layout/strip.h"
+
+namespace {
+
+constexpr uint32_t n_cluster = strip_prefill_cluster;
+constexpr uint32_t n_band_rows = 1536;
+constexpr int n_devices_max = 64;
+uint32_t n_sms_of_device[n_devices_max];
+
+uint32_t div_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+template <typename visitor> void for_all_instances(visitor &&visit)
+{
+    for (const strip_prefill_instances &some :
+         {strip_prefill_u4_instances(), strip_prefill_u8_instances()}) {
+        for (uint32_t i = 0; i < some.n; i++) {
+            visit(some.all[i]);
+        }
+    }
+}
+
+const strip_prefill_instance *find_instance(const strip_args &args, uint32_t i_tile)
+{
+    const strip_prefill_instance *found = nullptr;
+    for_all_instances([&](const strip_prefill_instance &one) {
+        if (one.x_dtype == args.x_dtype && one.code_bits == args.code_bits &&
+            (one.n_slice_groups == 0 || one.n_slice_groups == args.n_slice_groups) &&
+            one.i_tile == i_tile) {
+            found = &one;
+        }
+    });
+    return found;
+}
+
+using encode_function = CUresult (*)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                     const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+encode_function encode_map;
+
+cudaError_t find_encoder()
+{
+    void *function = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    cudaError_t r = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                                     cudaEnableDefault, &result);
+    if (r != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+        return r != cudaSuccess ? r : cudaErrorNotSupported;
+    }
+    encode_map = reinterpret_cast<encode_function>(function);
+    return cudaSuccess;
+}
+
+/* x as tiles of 64 of k; what lies beyond its rows and columns is read as 0. */
+cudaError_t make_x_map(const strip_prefill_args &args, uint32_t n_rows, CUtensorMap *map)
+{
+    cuuint64_t size[2] = {args.base.k, args.m};
+    cuuint64_t stride[1] = {args.x_stride_bytes};
+    cuuint32_t box[2] = {strip_prefill_k_stage, n_rows};
+    cuuint32_t step[2] = {1, 1};
+    CUresult r = encode_map(map,
+                            args.base.x_dtype == DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                            2, const_cast<void *>(args.x), size, stride, box, step,
+                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t launch(const strip_prefill_instance &one, strip_prefill_args *args,
+                   const CUtensorMap &x_map, uint32_t n_clusters, void *stream)
+{
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = n_cluster;
+    cluster.val.clusterDim.y = 1;
+    cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = n_clusters * n_cluster;
+    config.blockDim = strip_prefill_threads;
+    config.dynamicSmemBytes = one.shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    void *parameters[] = {args, const_cast<CUtensorMap *>(&x_map)};
+    return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(one.function), parameters);
+}
+
+bool is_x_ready(const strip_prefill_args &args)
+{
+    return args.base.perm == nullptr &&
+           (reinterpret_cast<uintptr_t>(args.x) | args.x_stride_bytes) % 16 == 0;
+}
+
+} // namespace
+
+uint64_t strip_prefill_workspace_bytes(uint32_t m, uint32_t k)
+{
+    return static_cast<uint64_t>(m) * copied_stride_bytes(k);
+}
+
+uint32_t strip_prefill_best_tile(uint32_t m, uint32_t n, bool is_rounded)
+{
+    int device = 0;
+    (void)cudaGetDevice(&device);
+    uint32_t n_clusters = n_sms_of_device[device] / n_cluster;
+    uint32_t best = 0;
+    uint64_t best_cost = UINT64_MAX;
+    for (uint32_t i = 0; i < STRIP_PREFILL_TILES; i++) {
+        const strip_prefill_tile &tile = strip_prefill_tiles[i];
+        uint32_t n_units = div_up(n, tile.n_w * n_cluster) * div_up(m, tile.n_x);
+        uint64_t cost = static_cast<uint64_t>(div_up(n_units, n_clusters)) * tile.cost;
+        if (tile.is_rounded == is_rounded && cost < best_cost) {
+            best = i;
+            best_cost = cost;
+        }
+    }
+    return best;
+}
+
+int strip_prefill_load(void)
+{
+    int device = 0, n_sms = 0;
+    cudaError_t r = cudaGetDevice(&device);
+    if (r == cudaSuccess) {
+        r = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
+    }
+    if (r == cudaSuccess && device >= n_devices_max) {
+        r = cudaErrorInvalidDevice;
+    }
+    if (r == cudaSuccess) {
+        r = find_encoder();
+    }
+    for_all_instances([&](const strip_prefill_instance &one) {
+        if (r == cudaSuccess) {
+            r = cudaFuncSetAttribute(reinterpret_cast<const void *>(one.function),
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(one.shared_bytes));
+        }
+    });
+    struct cudaFuncAttributes attributes; /* asking for them loads the code */
+    if (r == cudaSuccess) {
+        r = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(copy_x));
+    }
+    if (r == cudaSuccess) {
+        n_sms_of_device[device] = static_cast<uint32_t>(n_sms);
+    }
+    return r;
+}
+
+int strip_prefill_enqueue(struct strip_prefill_args *args, uint32_t i_tile, void *workspace,
+                          void *stream)
+{
+    int device;
+    cudaError_t r = cudaGetDevice(&device);
+    const strip_prefill_instance *one = find_instance(args->base, i_tile);
+    if (r == cudaSuccess && one == nullptr) {
+        r = cudaErrorInvalidValue;
+    }
+    if (r == cudaSuccess && !is_x_ready(*args)) {
+        r = enqueue_copy_x(args, workspace, stream);
+    }
+    const strip_prefill_tile &tile = strip_prefill_tiles[i_tile];
+    CUtensorMap x_map;
+    if (r == cudaSuccess) {
+        r = make_x_map(*args, tile.n_x / n_cluster, &x_map);
+    }
+    if (r != cudaSuccess) {
+        return r;
+    }
+    args->n_w_units = div_up(args->base.n, tile.n_w * n_cluster);
+    args->n_x_tiles = div_up(args->m, tile.n_x);
+    args->n_units = args->n_w_units * args->n_x_tiles;
+    args->n_band_tiles = div_up(n_band_rows, tile.n_x);
+    /* Whole groups: behind the end of k x is read as 0. */
+    args->n_k_stages =
+        div_up(args->base.k, STRIP_GROUP_MAX) * (STRIP_GROUP_MAX / strip_prefill_k_stage);
+    args->slice_scale_bytes = 32 * args->base.n_slice_groups;
+    args->slice_zero_bytes = args->base.has_zeros ? 16 * args->base.n_slice_groups : 0;
+    args->record_bytes =
+        strip_align(STRIP_STEP_SLICES * (STRIP_CODES_BYTES_OF(args->base.code_bits) +
+                                         args->slice_scale_bytes + args->slice_zero_bytes));
+    uint32_t n_clusters_max = n_sms_of_device[device] / n_cluster;
+    uint32_t n_clusters = args->n_units < n_clusters_max ? args->n_units : n_clusters_max;
+    return launch(*one, args, x_map, n_clusters, stream);
+}

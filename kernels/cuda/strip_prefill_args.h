@@ -1,0 +1,26 @@
+/* strip_prefill_args.h - the parameters of a launch of strip_prefill.cu. */
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/cuda/strip_args.h"
+
+/* Any number of rows of x and y, a stride apart. base.x_rows, base.y_rows and base.m are not
+ * used. */
+struct strip_prefill_args {
+    struct strip_args base; /* the weight */
+    const void *x;          /* 16-byte aligned, and so is its stride */
+    uint64_t x_stride_bytes;
+    void *y; /* aligned to its elements, and so is its stride */
+    uint64_t y_stride_bytes;
+    uint32_t m;
+    uint32_t
+        n_w_units; /* from here on filled in by strip_prefill_enqueue(): a cluster's tiles of W */
+    uint32_t n_x_tiles;
+    uint32_t n_units;      /* n_w_units by n_x_tiles */
+    uint32_t n_band_tiles; /* tiles of x that are gone through before the next of W */
+    uint32_t n_k_stages;   /* of x */
+    uint32_t slice_scale_bytes;
+    uint32_t slice_zero_bytes;
+    uint32_t record_bytes; /* of a whole step */
+};

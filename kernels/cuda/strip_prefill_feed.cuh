@@ -1,0 +1,190 @@
+/* strip_prefill_feed.cuh - the tiles of strip_prefill.cu, its shared memory, and the two warps that
+ * fill it.
+ *
+ * Shared memory: n_x_stages of x (64 of k, rows of 128 bytes swizzled by the copy engine, 1 KiB
+ * aligned), n_w_stages of W (2 KiB of codes of each strip, 256 or 128 of k, and the scales and zero
+ * points of their slice), room for y on its way out, and barriers: full ones count bytes, empty
+ * ones the warps that are done. */
+#pragma once
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/strip_prefill_instance.h"
+#include "kernels/layout/strip.h"
+
+namespace {
+
+constexpr uint32_t n_cluster = strip_prefill_cluster;
+constexpr uint32_t n_consumer_warps = 8;
+constexpr uint32_t n_w_stages = 3;
+constexpr uint32_t k_stage = strip_prefill_k_stage;
+constexpr uint32_t shared_align = 1024; /* of swizzled tiles; the launch asks for as much more */
+constexpr uint32_t w_strip_codes = 2048;
+constexpr uint32_t strip_scales_max = 256;
+constexpr uint32_t strip_zeros_max = 128;
+constexpr uint32_t y_warpgroup_bytes = 64 * 64 * 2;
+constexpr uint32_t shared_max = 232448;
+
+/* A CTA's tile of y: w_groups warpgroups side by side along W, the rest along x; n columns of x
+ * each. */
+template <int w_groups_, int n_> struct tile_shape {
+    static constexpr int n = n_;
+    static constexpr int w_groups = w_groups_;
+    static constexpr uint32_t n_strips = 4 * w_groups;
+    static constexpr uint32_t n_x = n * 2 / w_groups;
+    static constexpr uint32_t x_stage_bytes = n_x * k_stage * 2;
+    static constexpr uint32_t w_stage_bytes =
+        n_strips * (w_strip_codes + strip_scales_max + strip_zeros_max);
+    static constexpr uint32_t barriers_bytes = 256;
+    static constexpr uint32_t room = shared_max - shared_align - barriers_bytes -
+                                     2 * y_warpgroup_bytes - n_w_stages * w_stage_bytes;
+    static constexpr uint32_t n_x_stages = room / x_stage_bytes < 8 ? room / x_stage_bytes : 8;
+
+    /* from the 1 KiB aligned base */
+    static constexpr uint32_t w = n_x_stages * x_stage_bytes;
+    static constexpr uint32_t y = w + n_w_stages * w_stage_bytes;
+    static constexpr uint32_t barriers = y + 2 * y_warpgroup_bytes;
+    static constexpr uint32_t x_full = barriers;
+    static constexpr uint32_t x_empty = x_full + 8 * n_x_stages;
+    static constexpr uint32_t w_full = x_empty + 8 * n_x_stages;
+    static constexpr uint32_t w_empty = w_full + 8 * n_w_stages;
+    static constexpr uint32_t bytes = barriers + barriers_bytes;
+    static constexpr uint32_t scales = n_strips * w_strip_codes; /* of a stage of W */
+    static constexpr uint32_t zeros = scales + n_strips * strip_scales_max;
+};
+
+/* A place in a ring of stages, and the parity of its phase. */
+template <uint32_t n> struct ring {
+    uint32_t i = 0;
+    uint32_t parity = 0;
+    __device__ __forceinline__ void step()
+    {
+        if (++i == n) {
+            i = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+/* ---- the order of tiles ---- */
+
+struct tile_place {
+    uint32_t i_w;
+    uint32_t i_x;
+};
+
+/* Unit i of the work: a cluster's, tiles of W side by side that share a tile of x. Bands of tiles
+ * of x, in each all of x before the next W, so that what runs at one time reads little. */
+__device__ __forceinline__ tile_place place_of(const strip_prefill_args &args, uint32_t i_unit,
+                                               uint32_t rank)
+{
+    uint32_t i_band = i_unit / (args.n_band_tiles * args.n_w_units);
+    uint32_t first_x = i_band * args.n_band_tiles;
+    uint32_t n_x = min(args.n_band_tiles, args.n_x_tiles - first_x);
+    uint32_t in_band = i_unit - first_x * args.n_w_units;
+    return {in_band / n_x * n_cluster + rank, first_x + in_band % n_x};
+}
+
+/* ---- filling ---- */
+
+/* One lane: every tile's stages of x, half of each for both CTAs of the cluster. */
+template <typename tile>
+__device__ __forceinline__ void feed_x(const strip_prefill_args &args, const CUtensorMap &x_map,
+                                       uint32_t base, uint32_t rank)
+{
+    constexpr uint32_t n_rows = tile::n_x / n_cluster;
+    ring<tile::n_x_stages> place;
+#pragma unroll 1
+    for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
+        uint32_t first_row = place_of(args, i, rank).i_x * tile::n_x + rank * n_rows;
+#pragma unroll 1
+        for (uint32_t i_k = 0; i_k < args.n_k_stages; i_k++) {
+            uint32_t full = base + tile::x_full + 8 * place.i;
+            mbarrier_wait_parity(base + tile::x_empty + 8 * place.i, place.parity ^ 1);
+            mbarrier_arrive_expect_tx(full, tile::x_stage_bytes);
+            cp_async_bulk_tensor_multicast(
+                base + place.i * tile::x_stage_bytes + rank * n_rows * k_stage * 2, &x_map,
+                i_k * k_stage, first_row, full, (1u << n_cluster) - 1);
+            place.step();
+        }
+    }
+}
+
+/* What a lane copies of a slice: of one strip its codes, scales or zero points. */
+struct slice_part {
+    uint32_t slice_bytes;  /* of this part in the record, a slice; 0: nothing */
+    uint32_t bytes_before; /* of the parts before it, a slice */
+    uint32_t to;           /* in shared memory, in the first stage */
+};
+
+template <typename tile, int bits>
+__device__ __forceinline__ slice_part part_of(const strip_prefill_args &args, uint32_t base,
+                                              uint32_t lane)
+{
+    constexpr uint32_t codes_bytes = STRIP_CODES_BYTES_OF(bits);
+    uint32_t i = lane % tile::n_strips;
+    uint32_t stage = base + tile::w;
+    switch (lane / tile::n_strips) {
+    case 0:
+        return {codes_bytes, 0, stage + i * w_strip_codes};
+    case 1:
+        return {args.slice_scale_bytes, codes_bytes, stage + tile::scales + i * strip_scales_max};
+    case 2:
+        return {args.slice_zero_bytes, codes_bytes + args.slice_scale_bytes,
+                stage + tile::zeros + i * strip_zeros_max};
+    default:
+        return {};
+    }
+}
+
+/* Where it lies for a slice of a strip. */
+template <int bits>
+__device__ __forceinline__ const uint8_t *
+part_at(const strip_prefill_args &args, const slice_part &part, uint32_t i_strip, uint32_t i_slice)
+{
+    uint32_t slice_bytes =
+        STRIP_CODES_BYTES_OF(bits) + args.slice_scale_bytes + args.slice_zero_bytes;
+    uint32_t i_step = i_slice / STRIP_STEP_SLICES;
+    uint32_t n = min(STRIP_STEP_SLICES, args.base.n_slices - i_step * STRIP_STEP_SLICES);
+    return args.base.records +
+           static_cast<uint64_t>(i_step * args.base.n_strips) * args.record_bytes +
+           static_cast<uint64_t>(i_strip) * strip_align(n * slice_bytes) + n * part.bytes_before +
+           i_slice % STRIP_STEP_SLICES * part.slice_bytes;
+}
+
+/* One warp: every tile's stages of W. Strips beyond the last are the last again: what comes of them
+ * is finite if the rest is, and is not stored. */
+template <typename tile, int bits>
+__device__ __forceinline__ void feed_w(const strip_prefill_args &args, uint32_t base, uint32_t rank)
+{
+    constexpr uint32_t n_slice_stages = bits / 4;
+    constexpr uint32_t k_w = STRIP_SLICE_K / n_slice_stages;
+    slice_part part = part_of<tile, bits>(args, base, lane_id());
+    ring<n_w_stages> place;
+#pragma unroll 1
+    for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
+        uint32_t i_strip =
+            min(place_of(args, i, rank).i_w * tile::n_strips + lane_id() % tile::n_strips,
+                args.base.n_strips - 1);
+#pragma unroll 1
+        for (uint32_t i_stage = 0; i_stage * k_w < args.base.k; i_stage++) {
+            uint32_t full = base + tile::w_full + 8 * place.i;
+            mbarrier_wait_parity(base + tile::w_empty + 8 * place.i, place.parity ^ 1);
+            if (lane_id() == 0) {
+                mbarrier_arrive_expect_tx(
+                    full, tile::n_strips *
+                              (w_strip_codes + args.slice_scale_bytes + args.slice_zero_bytes));
+            }
+            __syncwarp();
+            if (part.slice_bytes != 0) {
+                const uint8_t *from = part_at<bits>(args, part, i_strip, i_stage / n_slice_stages);
+                bool is_codes = part.bytes_before == 0;
+                uint32_t half = is_codes ? i_stage % n_slice_stages * w_strip_codes : 0;
+                cp_async_bulk(part.to + place.i * tile::w_stage_bytes, from + half,
+                              is_codes ? w_strip_codes : part.slice_bytes, full);
+            }
+            place.step();
+        }
+    }
+}
+
+} // namespace

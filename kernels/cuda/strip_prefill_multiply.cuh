@@ -1,0 +1,282 @@
+/* strip_prefill_multiply.cuh - what a warp of strip_prefill.cu does that multiplies. */
+#pragma once
+
+#include "kernels/cuda/strip_prefill_feed.cuh"
+#include "kernels/cuda/strip_prefill_weights.cuh"
+
+namespace {
+
+/* A warp's place in its CTA, worked out anew wherever it is needed: registers are short. */
+__device__ __forceinline__ uint32_t this_warpgroup()
+{
+    return thread_id() / 128;
+}
+
+template <typename tile> __device__ __forceinline__ uint32_t this_strip() /* of the tile */
+{
+    return thread_id() / 32 % tile::n_strips;
+}
+
+template <typename tile> __device__ __forceinline__ uint32_t this_first_x() /* row of the tile */
+{
+    return tile::w_groups == 2 ? 0 : this_warpgroup() * tile::n;
+}
+
+/* What a warp keeps on its way along k, in blocks of 32. */
+template <typename tile> struct walk {
+    ring<tile::n_x_stages> x;
+    ring<n_w_stages> w;
+    uint32_t i_block;  /* of the slice: the one to be widened next */
+    uint4 words;       /* its codes */
+    uint32_t zeros[2]; /* of rows g and g + 8 */
+};
+
+/* Where this lane's group that block i_block belongs to has its word of a table [g][group]. */
+template <int n_blocks> __device__ __forceinline__ uint32_t group_index(uint32_t i_block)
+{
+    return lane_id() / 4 * (8 / n_blocks) + i_block / n_blocks;
+}
+
+template <typename wide, int bits, typename tile>
+__device__ __forceinline__ void load_zeros(const strip_args &args, uint32_t base, walk<tile> &at,
+                                           uint32_t i_block)
+{
+    if (!args.has_zeros) {
+        return;
+    }
+    uint32_t index = lane_id() / 4 * args.n_slice_groups + i_block * args.n_slice_groups / 8;
+    uint32_t pair = ld_shared_u16(base + tile::w + at.w.i * tile::w_stage_bytes + tile::zeros +
+                                  this_strip<tile>() * strip_zeros_max + index * 2);
+    at.zeros[0] = base_zero_of<wide, bits>(pair & 0xff);
+    at.zeros[1] = base_zero_of<wide, bits>(pair >> 8);
+}
+
+/* The codes of the next block, and the zero points where a group begins, from the stage of W that
+ * is here. j: the block of the iteration. */
+template <typename wide, int bits, int n_blocks, typename tile>
+__device__ __forceinline__ void load_next(const strip_args &args, uint32_t base, walk<tile> &at,
+                                          int j)
+{
+    uint32_t stage = base + tile::w + at.w.i * tile::w_stage_bytes;
+    if (j % n_blocks == 0 && args.has_zeros) {
+        uint32_t pair = ld_shared_u16(stage + tile::zeros + this_strip<tile>() * strip_zeros_max +
+                                      group_index<n_blocks>(at.i_block) * 2);
+        at.zeros[0] = base_zero_of<wide, bits>(pair & 0xff);
+        at.zeros[1] = base_zero_of<wide, bits>(pair >> 8);
+    }
+    if (bits == 8 || j % 2 == 0) {
+        uint32_t i_unit = bits == 8 ? at.i_block % 4 : at.i_block / 2;
+        at.words = ld_shared_v4(stage + this_strip<tile>() * w_strip_codes +
+                                i_unit * STRIP_UNIT_BYTES + lane_id() * 16);
+        transpose<bits>(quad_place_of(lane_id()), at.words);
+    } else {
+        at.words.x = at.words.z;
+        at.words.y = at.words.w;
+    }
+    at.i_block = (at.i_block + 1) % 8;
+}
+
+template <typename tile> __device__ __forceinline__ void wait_w(uint32_t base, const walk<tile> &at)
+{
+    mbarrier_wait_parity(base + tile::w_full + 8 * at.w.i, at.w.parity);
+}
+
+/* Give a stage of W back: not before a product is under way that was made of its last words, since
+ * until they are used they may still be on their way here. */
+template <typename tile> __device__ __forceinline__ void release_w(uint32_t base, walk<tile> &at)
+{
+    __syncwarp();
+    if (lane_id() == 0) {
+        mbarrier_arrive(base + tile::w_empty + 8 * at.w.i);
+    }
+    at.w.step();
+}
+
+/* Give the stage of x before the present one back, to the producers of all CTAs that fill it. */
+template <typename tile>
+__device__ __forceinline__ void release_x_before(uint32_t base, const walk<tile> &at)
+{
+    uint32_t i = at.x.i == 0 ? tile::n_x_stages - 1 : at.x.i - 1;
+    uint32_t lane = lane_id();
+    if (lane < n_cluster) {
+        mbarrier_arrive_cluster(base + tile::x_empty + 8 * i, lane);
+    }
+}
+
+/* acc (+)= a block of 32 of k. */
+template <typename wide, typename tile>
+__device__ __forceinline__ void multiply_block(float (&acc)[tile::n / 2], const uint32_t (&a)[2][4],
+                                               uint32_t b, bool is_added)
+{
+    using mma = wgmma_tile<typename wide::wgmma_element, tile::n>;
+    wgmma_fence();
+    mma::multiply(acc, a[0], wgmma_descriptor(b), is_added);
+    mma::multiply(acc, a[1], wgmma_descriptor(b + 2), true);
+    wgmma_commit();
+}
+
+/* A group is over: s = fma(chain, scale, s). */
+template <typename tile>
+__device__ __forceinline__ void add_group(const strip_args &args, uint32_t scale_pair,
+                                          float (&acc)[tile::n / 2], float (&sums)[tile::n / 2])
+{
+    wgmma_wait<0>();
+    wgmma_hold(acc);
+    float2 scales = widen_pair(scale_pair, args.scale_dtype == DTYPE_BF16);
+#pragma unroll
+    for (int i = 0; i < tile::n / 2; i++) {
+        sums[i] = fmaf(acc[i], i % 4 < 2 ? scales.x : scales.y, sums[i]);
+    }
+}
+
+/* All of k for a warp's strip and its rows of x, n_blocks blocks of 32 a group. While the tensor
+ * cores have a block, the next one is widened; that costs two sets of fragments, and no block waits
+ * for another's. */
+template <typename wide, int bits, typename tile, int n_blocks>
+__device__ __forceinline__ void multiply_tile(const strip_prefill_args &args, uint32_t base,
+                                              walk<tile> &at, float (&sums)[tile::n / 2])
+{
+    constexpr int n_span = n_blocks < 2 ? 2 : n_blocks; /* blocks an iteration: whole stages of x */
+    constexpr uint32_t n_w_blocks = bits == 4 ? 8 : 4;  /* of a stage of W */
+    uint32_t a[2][2][4];
+    float acc[tile::n / 2] = {};
+    uint32_t b = 0;
+    uint32_t n_spans = args.n_k_stages * 2 / n_span;
+    at.i_block = 0;
+    wait_w(base, at);
+    load_next<wide, bits, n_blocks>(args.base, base, at, 0);
+    widen_block<wide, bits>(at.words, at.zeros, a[0]);
+#pragma unroll 1
+    for (uint32_t i = 0; i < n_spans; i++) {
+#pragma unroll
+        for (int j = 0; j < n_span; j++) {
+            bool is_last = j + 1 == n_span && i + 1 == n_spans;
+            if (j % 2 == 0) {
+                uint32_t x =
+                    base + at.x.i * tile::x_stage_bytes + this_first_x<tile>() * k_stage * 2;
+                b = __shfl_sync(0xffffffffu, wgmma_descriptor_low(x), 0);
+                mbarrier_wait_parity(base + tile::x_full + 8 * at.x.i, at.x.parity);
+            }
+            multiply_block<wide, tile>(acc, a[j % 2], b + j % 2 * 4, j % n_blocks != 0);
+            uint32_t scale_pair = 0;
+            if (j % n_blocks == n_blocks - 1) {
+                scale_pair = ld_shared(base + tile::w + at.w.i * tile::w_stage_bytes +
+                                       tile::scales + this_strip<tile>() * strip_scales_max +
+                                       group_index<n_blocks>((at.i_block + 7) % 8) * 4);
+            }
+            if (!is_last) {
+                if (j + 1 == n_span && at.i_block % n_w_blocks == 0) {
+                    release_w(base, at);
+                    wait_w(base, at);
+                }
+                load_next<wide, bits, n_blocks>(args.base, base, at, (j + 1) % n_span);
+            }
+            wgmma_wait<1>();
+            if (j % 2 == 1) {
+                at.x.step();
+            } else if (i > 0 || j > 0) {
+                release_x_before(base, at);
+            }
+            widen_block<wide, bits>(at.words, at.zeros, a[(j + 1) % 2]);
+            if (j % n_blocks == n_blocks - 1) {
+                add_group<tile>(args.base, scale_pair, acc, sums);
+            }
+        }
+    }
+    release_x_before(base, at);
+    release_w(base, at);
+}
+
+/* ---- weights rounded: one chain over all of k ----
+ * A weight is (code - zero) * scale, rounded to the type of x, and nothing is done to sums until
+ * their end. */
+
+/* A block's scales, of rows g and g + 8, each twice. */
+template <typename tile>
+__device__ __forceinline__ void load_scales(const strip_args &args, uint32_t scales,
+                                            uint32_t i_block, uint32_t (&pairs)[2])
+{
+    uint32_t pair = ld_shared(scales + i_block * args.n_slice_groups / 8 * 4);
+    pairs[0] = __byte_perm(pair, 0, 0x1010);
+    pairs[1] = __byte_perm(pair, 0, 0x3232);
+}
+
+template <typename wide>
+__device__ __forceinline__ void scale_block(const uint32_t (&pairs)[2], uint32_t (&a)[2][4])
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        a[i / 4][i % 4] = wide::times(a[i / 4][i % 4], pairs[i % 2]);
+    }
+}
+
+/* As multiply_tile(), which adds up exact weights. */
+template <typename wide, int bits, typename tile>
+__device__ __forceinline__ void multiply_rounded(const strip_prefill_args &args, uint32_t base,
+                                                 walk<tile> &at, float (&acc)[tile::n / 2])
+{
+    constexpr int n_span = 4;
+    constexpr uint32_t n_w_blocks = bits == 4 ? 8 : 4; /* of a stage of W */
+    uint32_t a[2][2][4];
+    uint32_t strip = this_strip<tile>();
+    uint32_t codes = base + tile::w + strip * w_strip_codes + lane_id() * 16;
+    uint32_t scales = base + tile::w + tile::scales + strip * strip_scales_max +
+                      lane_id() / 4 * args.base.n_slice_groups * 4;
+    uint32_t first_b = wgmma_descriptor_low(base + this_first_x<tile>() * k_stage * 2);
+    quad_place quad = quad_place_of(lane_id());
+    uint32_t n_spans = args.n_k_stages * 2 / n_span;
+    uint32_t i_block = 0; /* of the slice: the next one's */
+    uint32_t stage = at.w.i * tile::w_stage_bytes;
+    uint32_t pairs[2];
+    wait_w(base, at);
+    at.words = ld_shared_v4(codes + stage);
+    load_scales<tile>(args.base, scales + stage, 0, pairs);
+    load_zeros<wide, bits>(args.base, base, at, 0);
+    transpose<bits>(quad, at.words);
+    widen_block<wide, bits>(at.words, at.zeros, a[0]);
+    scale_block<wide>(pairs, a[0]);
+#pragma unroll 1
+    for (uint32_t i = 0; i < n_spans; i++) {
+#pragma unroll
+        for (int j = 0; j < n_span; j++) {
+            bool is_last = j + 1 == n_span && i + 1 == n_spans;
+            if (j % 2 == 0) {
+                mbarrier_wait_parity(base + tile::x_full + 8 * at.x.i, at.x.parity);
+            }
+            uint32_t b = first_b + at.x.i * (tile::x_stage_bytes / 16) + j % 2 * 4;
+            multiply_block<wide, tile>(acc, a[j % 2], b, i > 0 || j > 0);
+            if (!is_last) {
+                i_block = (i_block + 1) % 8;
+                if (j + 1 == n_span && i_block % n_w_blocks == 0) {
+                    release_w(base, at);
+                    wait_w(base, at);
+                    stage = at.w.i * tile::w_stage_bytes;
+                }
+                if (bits == 8 || j % 2 == 1) {
+                    uint32_t i_unit = bits == 8 ? i_block % 4 : i_block / 2;
+                    at.words = ld_shared_v4(codes + stage + i_unit * STRIP_UNIT_BYTES);
+                    transpose<bits>(quad, at.words);
+                } else {
+                    at.words.x = at.words.z;
+                    at.words.y = at.words.w;
+                }
+                load_scales<tile>(args.base, scales + stage, i_block, pairs);
+                load_zeros<wide, bits>(args.base, base, at, i_block);
+            }
+            wgmma_wait<1>();
+            if (j % 2 == 1) {
+                at.x.step();
+            } else if (i > 0 || j > 0) {
+                release_x_before(base, at);
+            }
+            widen_block<wide, bits>(at.words, at.zeros, a[(j + 1) % 2]);
+            scale_block<wide>(pairs, a[(j + 1) % 2]);
+        }
+    }
+    wgmma_wait<0>();
+    wgmma_hold(acc);
+    release_x_before(base, at);
+    release_w(base, at);
+}
+
+} // namespace

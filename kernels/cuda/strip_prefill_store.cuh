@@ -1,0 +1,223 @@
+/* strip_prefill_store.cuh - the end of a tile of strip_prefill.cu: from sums to y. */
+#pragma once
+
+#include "kernels/cuda/strip_prefill_multiply.cuh"
+
+namespace {
+
+/* A warp's part of a tile: 16 columns of y (rows of W) by tile::n rows. */
+struct y_part {
+    uint32_t first_n;
+    uint32_t first_m;
+    uint32_t warpgroup_n; /* the first column of its warpgroup, which has 64 */
+};
+
+/* Column scales and bias, of columns g and g + 8. */
+template <typename tile>
+__device__ __forceinline__ void finish_sums(const strip_args &args, uint32_t i_n,
+                                            float (&sums)[tile::n / 2])
+{
+    uint32_t columns[2] = {min(i_n, args.n - 1), min(i_n + 8, args.n - 1)};
+    if (args.column_scales != nullptr) {
+        float scales[2] = {args.column_scales[columns[0]], args.column_scales[columns[1]]};
+#pragma unroll
+        for (int i = 0; i < tile::n / 2; i++) {
+            sums[i] *= scales[i % 4 / 2];
+        }
+    }
+    if (args.bias != nullptr) {
+        float bias[2] = {load_elem(args.bias, args.bias_dtype, columns[0]),
+                         load_elem(args.bias, args.bias_dtype, columns[1])};
+#pragma unroll
+        for (int i = 0; i < tile::n / 2; i++) {
+            sums[i] += bias[i % 4 / 2];
+        }
+    }
+}
+
+template <typename tile>
+__device__ __forceinline__ bool has_odd_value(const float (&sums)[tile::n / 2])
+{
+    float odd[4] = {}; /* 0 or NaN */
+#pragma unroll
+    for (int i = 0; i < tile::n / 2; i++) {
+        odd[i % 4] = fmaf(sums[i], 0.0f, odd[i % 4]);
+    }
+    float any = (odd[0] + odd[1]) + (odd[2] + odd[3]);
+    return any != any;
+}
+
+__device__ __forceinline__ uint32_t narrow_pair(float a, float b, bool is_bf16)
+{
+    if (is_bf16) {
+        return cvt_rn_bf16x2(a, b);
+    }
+    __half2 pair = __floats2half2_rn(a, b);
+    return *reinterpret_cast<uint32_t *>(&pair);
+}
+
+constexpr int store_barrier = 1; /* of each warpgroup */
+
+/* ---- y goes out by way of shared memory, so that a row's 64 columns are whole lines ----
+ * A warpgroup has room for 64 rows of 16-bit elements or 32 of f32. Chunks of 16 bytes lie
+ * exclusive-or-ed with their row, which spreads them over the banks. */
+
+template <int elem_bytes>
+__device__ __forceinline__ uint32_t staged_chunk(uint32_t i_row, uint32_t i)
+{
+    return elem_bytes == 2 ? i ^ i_row % 8 : i ^ i_row / 2 % 4 * 2;
+}
+
+/* 64 rows from i_part * 64 on. */
+__device__ __forceinline__ void stage_part(const strip_prefill_args &args, uint32_t room,
+                                           const float (&sums)[32], uint16_t)
+{
+    bool is_bf16 = args.base.y_dtype == DTYPE_BF16;
+    uint32_t i_matrix = lane_id() / 8;
+    uint32_t i_row = lane_id() % 8;
+    uint32_t i_chunk = 2 * (threadIdx.x % 128 / 32) + i_matrix % 2;
+    uint32_t to = room + (8 * (i_matrix / 2) + i_row) * 128 + staged_chunk<2>(i_row, i_chunk) * 16;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t v[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            v[j] = narrow_pair(sums[8 * i + 2 * j], sums[8 * i + 2 * j + 1], is_bf16);
+        }
+        stmatrix_x4_trans(to + i * 16 * 128, v);
+    }
+}
+
+/* 32 rows. */
+__device__ __forceinline__ void stage_part(const strip_prefill_args &, uint32_t room,
+                                           const float (&sums)[16], float)
+{
+    uint32_t g = lane_id() / 4;
+    uint32_t t = lane_id() % 4;
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        uint32_t i_row = i / 4 * 8 + 2 * t + i % 2;
+        uint32_t column = threadIdx.x % 128 / 32 * 16 + g + i % 4 / 2 * 8;
+        st_shared(room + i_row * 256 + staged_chunk<4>(i_row, column / 4) * 16 + column % 4 * 4,
+                  __float_as_uint(sums[i]));
+    }
+}
+
+/* 16 bytes of a row, where they do not all belong to it or lie askew. */
+template <int elem_bytes>
+__device__ __forceinline__ void store_elements(uint8_t *row, uint32_t column, uint32_t n, uint4 v)
+{
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (uint32_t i = 0; i < 16 / elem_bytes; i++) {
+        if (column + i < n && elem_bytes == 4) {
+            reinterpret_cast<uint32_t *>(row)[column + i] = words[i % 4];
+        } else if (column + i < n) {
+            reinterpret_cast<uint16_t *>(row)[column + i] =
+                static_cast<uint16_t>(words[i / 2] >> i % 2 * 16);
+        }
+    }
+}
+
+template <int elem_bytes>
+__device__ __forceinline__ void copy_part(const strip_prefill_args &args, const y_part &part,
+                                          uint32_t room, uint32_t first_m)
+{
+    constexpr uint32_t n_row_chunks = 4 * elem_bytes;
+    bool is_whole = (reinterpret_cast<uintptr_t>(args.y) | args.y_stride_bytes) % 16 == 0 &&
+                    part.warpgroup_n + 64 <= args.base.n;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % 128; i < y_warpgroup_bytes / 16; i += 128) {
+        uint32_t i_row = i / n_row_chunks;
+        uint32_t i_chunk = i % n_row_chunks;
+        if (first_m + i_row >= args.m) {
+            return;
+        }
+        uint4 v = ld_shared_v4(room + i_row * n_row_chunks * 16 +
+                               staged_chunk<elem_bytes>(i_row, i_chunk) * 16);
+        uint8_t *row = static_cast<uint8_t *>(args.y) + (first_m + i_row) * args.y_stride_bytes;
+        uint32_t column = part.warpgroup_n + i_chunk * 16 / elem_bytes;
+        if (is_whole) {
+            *reinterpret_cast<uint4 *>(row + column * elem_bytes) = v;
+        } else {
+            store_elements<elem_bytes>(row, column, args.base.n, v);
+        }
+    }
+}
+
+template <typename tile, typename elem>
+__device__ __forceinline__ void store_parts(const strip_prefill_args &args, uint32_t base,
+                                            const y_part &part, const float (&sums)[tile::n / 2])
+{
+    constexpr int n_rows = y_warpgroup_bytes / 64 / sizeof(elem);
+    uint32_t room = base + tile::y + this_warpgroup() * y_warpgroup_bytes;
+#pragma unroll
+    for (int i = 0; i < tile::n / n_rows; i++) {
+        float staged[n_rows / 2];
+#pragma unroll
+        for (int j = 0; j < n_rows / 2; j++) {
+            staged[j] = sums[i * n_rows / 2 + j];
+        }
+        bar_sync(store_barrier + this_warpgroup(), 128);
+        stage_part(args, room, staged, elem());
+        bar_sync(store_barrier + this_warpgroup(), 128);
+        copy_part<sizeof(elem)>(args, part, room, part.first_m + i * n_rows);
+    }
+}
+
+/* ---- what is not finite ---- */
+
+/* One warp: is there an infinity in that row of x? */
+__device__ __forceinline__ bool row_has_infinity(const strip_prefill_args &args, uint32_t i_m,
+                                                 uint32_t lane)
+{
+    uint16_t infinity = args.base.x_dtype == DTYPE_BF16 ? 0x7f80 : 0x7c00;
+    const uint16_t *row = reinterpret_cast<const uint16_t *>(static_cast<const uint8_t *>(args.x) +
+                                                             i_m * args.x_stride_bytes);
+    for (uint32_t first = 0; first < args.base.k; first += 32) {
+        uint32_t i = first + lane;
+        if (__any_sync(0xffffffffu, i < args.base.k && (row[i] & 0x7fffu) == infinity)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* y as it was stored, again: NaN becomes the canonical one, and so does an infinity that comes of
+ * one in x: against a zero point, codes above and below it would differ. */
+template <typename tile>
+__device__ __noinline__ void mend_values(const strip_prefill_args &args, uint32_t lane, y_part part)
+{
+    uint32_t column = part.first_n + lane;
+    bool is_mine = lane < STRIP_N && column < args.base.n;
+    for (uint32_t i = 0; i < tile::n && part.first_m + i < args.m; i++) {
+        uint32_t i_m = part.first_m + i;
+        uint8_t *row = static_cast<uint8_t *>(args.y) + i_m * args.y_stride_bytes;
+        float v = is_mine ? load_elem(row, args.base.y_dtype, column) : 0.0f;
+        bool is_infinite = isinf(v);
+        if (__any_sync(0xffffffffu, is_infinite) && row_has_infinity(args, i_m, lane)) {
+            v = is_infinite ? __uint_as_float(0x7fc00000u) : v;
+        }
+        if (v != v) {
+            store_elem(row, args.base.y_dtype, column, v);
+        }
+    }
+}
+
+template <typename tile>
+__device__ __forceinline__ void store_tile(const strip_prefill_args &args, uint32_t base,
+                                           const y_part &part, float (&sums)[tile::n / 2])
+{
+    finish_sums<tile>(args.base, part.first_n + lane_id() / 4, sums);
+    bool is_odd = has_odd_value<tile>(sums);
+    if (args.base.y_dtype == DTYPE_F32) {
+        store_parts<tile, float>(args, base, part, sums);
+    } else {
+        store_parts<tile, uint16_t>(args, base, part, sums);
+    }
+    if (bar_red_or(store_barrier + this_warpgroup(), 128, is_odd)) {
+        mend_values<tile>(args, lane_id(), part);
+    }
+}
+
+} // namespace
