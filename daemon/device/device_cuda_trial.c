@@ -106,11 +106,7 @@ static int time_kernel(struct cuda_trial *trial, double *ret_usec, struct reason
     if (r != 0) {
         return r;
     }
-    trial_rows(&layout, trial->memory, problem->m, &trial->rows);
-    trial->launch = (struct gk_launch){.problem = *problem,
-                                       .x_rows = trial->rows.x,
-                                       .y_rows = trial->rows.y,
-                                       .workspace = trial->memory};
+    trial_launch(&layout, trial->memory, problem, &trial->rows, &trial->launch);
     return trial_median(time_launches, trial, trial->trial->budget_usec, ret_usec, why);
 }
 

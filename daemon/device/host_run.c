@@ -95,11 +95,7 @@ static int time_on_pool(struct host_trial *host, double *ret_usec, struct reason
         return err_raise(-ENOMEM);
     }
     trial_fill_x(memory + layout.x_offset, &trial->problem);
-    trial_rows(&layout, memory, trial->problem.m, &host->rows);
-    host->launch = (struct gk_launch){.problem = trial->problem,
-                                      .x_rows = host->rows.x,
-                                      .y_rows = host->rows.y,
-                                      .workspace = memory};
+    trial_launch(&layout, memory, &trial->problem, &host->rows, &host->launch);
     return trial_median(time_launches, host, trial->budget_usec, ret_usec, why);
 }
 

@@ -24,13 +24,25 @@ struct trial_layout trial_layout(const struct gk_problem *problem, uint64_t work
     return layout;
 }
 
-void trial_rows(const struct trial_layout *layout, uint8_t *memory, uint32_t m,
-                struct trial_rows *ret_rows)
+void trial_launch(const struct trial_layout *layout, uint8_t *memory,
+                  const struct gk_problem *problem, struct trial_rows *rows,
+                  struct gk_launch *ret_launch)
 {
-    for (uint32_t i = 0; i < m; i++) {
-        ret_rows->x[i] = memory + layout->x_offset + i * layout->x_row_bytes;
-        ret_rows->y[i] = memory + layout->y_offset + i * layout->y_row_bytes;
+    uint8_t *x = memory + layout->x_offset, *y = memory + layout->y_offset;
+    for (uint32_t i = 0; i < problem->m && i < GK_BATCH_ROWS_MAX; i++) {
+        rows->x[i] = x + i * layout->x_row_bytes;
+        rows->y[i] = y + i * layout->y_row_bytes;
     }
+    *ret_launch = (struct gk_launch){
+        .problem = *problem,
+        .prefill = {.x = x,
+                    .y = y,
+                    .x_stride_bytes = layout->x_row_bytes,
+                    .y_stride_bytes = layout->y_row_bytes},
+        .x_rows = rows->x,
+        .y_rows = rows->y,
+        .workspace = memory,
+    };
 }
 
 static void store(void *x, enum dtype dtype, uint64_t i, float value)

@@ -17,13 +17,16 @@ struct trial_layout {
 };
 struct trial_layout trial_layout(const struct gk_problem *problem, uint64_t workspace_bytes);
 
-/* trial_rows() - the row tables of m rows in a block at `memory`, which is only computed with. */
+/* trial_launch() - the launch of a problem in a block at `memory`, which is only computed with: its
+ * rows by address and stride, and in the tables as far as they go, which must stay where they are.
+ * The packed weight is the caller's. */
 struct trial_rows {
     const void *x[GK_BATCH_ROWS_MAX];
     void *y[GK_BATCH_ROWS_MAX];
 };
-void trial_rows(const struct trial_layout *layout, uint8_t *memory, uint32_t m,
-                struct trial_rows *ret_rows);
+void trial_launch(const struct trial_layout *layout, uint8_t *memory,
+                  const struct gk_problem *problem, struct trial_rows *rows,
+                  struct gk_launch *ret_launch);
 
 /* trial_fill_x() - x (m, k) of the problem's type with pseudo-random values in [-1, 1): zeros would
  * run cooler, and faster, than what is served. */

@@ -112,7 +112,8 @@ static void choose_cohort(struct route_ring *ring)
     ring->n_steps = 0;
     uint32_t n = sort_sessions(ring, walkers);
     for (uint32_t i = 0; i < n; i++) {
-        sessions[i] = (struct pace_session){walkers[i]->think_nsec, walkers[i]->deviation_nsec};
+        sessions[i] = (struct pace_session){(double)walkers[i]->think_nsec,
+                                            (double)walkers[i]->deviation_nsec};
     }
     mean_runs(ring, &runs);
     ring->run_nsec = runs.nsec[0];

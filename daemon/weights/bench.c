@@ -99,7 +99,7 @@ struct bench {
     const struct gk_kernel *const *kernels;
     uint32_t n_kernels;
     bool is_left_out[GK_KERNELS_MAX];
-    double whole_usec[GK_KERNELS_MAX]; /* of a launch of as many rows as one takes; 0: unknown */
+    double whole_usec[GK_KERNELS_MAX]; /* of a launch of prefill as large as may be; 0: unknown */
     struct msg_bench_result *result;
 };
 
@@ -131,69 +131,77 @@ static bool is_off(const struct bench *bench, const struct gk_kernel *kernel)
     return false;
 }
 
-static struct gk_problem problem_at(const struct bench *bench, uint32_t m)
+/* A launch of m rows: of m and no more, or of a request that has more, which is prefill. */
+static struct gk_problem problem_at(const struct bench *bench, uint32_t m, bool is_prefill)
 {
     struct gk_problem problem = bench->problem;
     problem.m = m;
+    problem.is_prefill = is_prefill;
     return problem;
 }
 
-/* m rows in launches: so many of GK_BATCH_ROWS_MAX, and one with the rest. */
+static bool is_able(const struct gk_kernel *kernel, const struct gk_problem *problem)
+{
+    return kernel->can_implement(problem, NULL) == 0;
+}
+
+/* m rows in launches by one kernel, each as large as it takes: so many whole ones, and one with the
+ * rest. */
 struct launches {
+    struct gk_problem whole;
+    struct gk_problem rest; /* m 0: none */
     uint32_t n_whole;
-    uint32_t n_rest_rows;
 };
 
-static struct launches launches_of(uint32_t m)
+static struct launches launches_of(const struct bench *bench, const struct gk_kernel *kernel,
+                                   uint32_t m)
 {
-    return (struct launches){m / GK_BATCH_ROWS_MAX, m % GK_BATCH_ROWS_MAX};
+    if (m <= GK_BATCH_ROWS_MAX) {
+        return (struct launches){.rest = problem_at(bench, m, false)};
+    }
+    struct gk_problem whole = problem_at(bench, GK_PREFILL_ROWS_MAX, true);
+    if (!is_able(kernel, &whole)) {
+        whole.m = GK_BATCH_ROWS_MAX;
+    }
+    return (struct launches){whole, problem_at(bench, m % whole.m, true), m / whole.m};
 }
 
-/* Which of the launches is asked about eligibility: the largest. */
-static struct gk_problem main_problem(const struct bench *bench, uint32_t m)
+static bool can_serve(const struct launches *launches, const struct gk_kernel *kernel)
 {
-    return problem_at(bench, (uint32_t)num_min(m, GK_BATCH_ROWS_MAX));
-}
-
-static bool can_serve(const struct bench *bench, uint32_t i_kernel, uint32_t m)
-{
-    const struct gk_kernel *kernel = bench->kernels[i_kernel];
-    struct gk_problem whole = problem_at(bench, GK_BATCH_ROWS_MAX);
-    struct gk_problem rest = problem_at(bench, launches_of(m).n_rest_rows);
-    return (launches_of(m).n_whole == 0 || kernel->can_implement(&whole, NULL) == 0) &&
-           (rest.m == 0 || kernel->can_implement(&rest, NULL) == 0);
+    return (launches->n_whole == 0 || is_able(kernel, &launches->whole)) &&
+           (launches->rest.m == 0 || is_able(kernel, &launches->rest));
 }
 
 /* ---- measuring ---------------------------------------------------------------------------------
  */
 
-static int time_launch(const struct bench *bench, uint32_t i_kernel, uint32_t m, double *ret_usec,
-                       struct reason *why)
+static int time_launch(const struct bench *bench, const struct gk_kernel *kernel,
+                       const struct gk_problem *problem, double *ret_usec, struct reason *why)
 {
     uint32_t budget_usec = bench->request->budget_usec;
-    struct device_trial trial = {.kernel = bench->kernels[i_kernel],
-                                 .problem = problem_at(bench, m),
+    struct device_trial trial = {.kernel = kernel,
+                                 .problem = *problem,
                                  .packed = bench->weight.packed,
                                  .n_packed = bench->weight.n_copies,
                                  .budget_usec = budget_usec != 0 ? budget_usec : BUDGET_USEC};
     return device_time(bench->device, &trial, ret_usec, why);
 }
 
-static int time_rows(struct bench *bench, uint32_t i_kernel, uint32_t m, double *ret_usec,
-                     struct reason *why)
+static int time_rows(struct bench *bench, uint32_t i_kernel, const struct launches *launches,
+                     double *ret_usec, struct reason *why)
 {
-    struct launches launches = launches_of(m);
+    const struct gk_kernel *kernel = bench->kernels[i_kernel];
     double *whole_usec = &bench->whole_usec[i_kernel];
     double rest_usec = 0;
     int r = 0;
-    if (launches.n_whole != 0 && *whole_usec == 0) {
-        r = time_launch(bench, i_kernel, GK_BATCH_ROWS_MAX, whole_usec, why);
+    if (launches->n_whole != 0 && *whole_usec == 0) {
+        r = time_launch(bench, kernel, &launches->whole, whole_usec, why);
     }
-    if (r == 0 && launches.n_rest_rows != 0) {
-        r = time_launch(bench, i_kernel, launches.n_rest_rows, &rest_usec, why);
+    if (r == 0 && launches->rest.m != 0) {
+        r = time_launch(bench, kernel, &launches->rest, &rest_usec, why);
     }
     if (r == 0) {
-        *ret_usec = launches.n_whole * *whole_usec + rest_usec;
+        *ret_usec = launches->n_whole * *whole_usec + rest_usec;
     }
     return r;
 }
@@ -202,8 +210,9 @@ static int time_rows(struct bench *bench, uint32_t i_kernel, uint32_t m, double 
  */
 static const struct gk_kernel *choose(const struct bench *bench, uint32_t m)
 {
-    struct gk_problem problem = main_problem(bench, m);
+    struct gk_problem problem = problem_at(bench, m, m > GK_BATCH_ROWS_MAX);
     const struct gk_kernel *candidates[GK_KERNELS_MAX];
+    problem.m = (uint32_t)num_min(m, gk_rows_max(&problem));
     uint32_t n = gk_candidates(&problem, candidates);
     for (uint32_t i = 0; i < n; i++) {
         if (!is_off(bench, candidates[i])) {
@@ -213,38 +222,40 @@ static const struct gk_kernel *choose(const struct bench *bench, uint32_t m)
     return NULL;
 }
 
-static void add_row(struct bench *bench, uint32_t i_kernel, uint32_t m, double usec)
+static void add_row(struct bench *bench, const struct gk_kernel *kernel, uint32_t m,
+                    const struct launches *launches, double usec)
 {
-    const struct gk_kernel *kernel = bench->kernels[i_kernel];
-    struct gk_problem problem = main_problem(bench, m);
+    const struct gk_problem *largest = launches->n_whole != 0 ? &launches->whole : &launches->rest;
     struct msg_bench_row *row = &bench->result->rows[bench->result->n_rows++];
     *row = (struct msg_bench_row){
         .m = m,
         .usec = usec,
-        .n_launches = launches_of(m).n_whole + (launches_of(m).n_rest_rows != 0),
-        .is_eligible = gk_judge(&problem, kernel, NULL) == 0,
+        .n_launches = launches->n_whole + (launches->rest.m != 0),
+        .is_eligible = gk_judge(largest, kernel, NULL) == 0,
         .is_chosen = choose(bench, m) == kernel,
     };
     (void)snprintf(row->kernel, sizeof(row->kernel), "%s", kernel->name);
 }
 
+/* Nothing where the kernel cannot serve. */
 static int measure(struct bench *bench, uint32_t i_kernel, uint32_t m, struct reason *why)
 {
     const struct gk_kernel *kernel = bench->kernels[i_kernel];
-    double usec;
+    const struct launches launches = launches_of(bench, kernel, m);
+    double usec = 0;
     int r = progress_check(bench->progress, why);
-    if (r != 0) {
+    if (r != 0 || !can_serve(&launches, kernel)) {
         return r;
     }
     progress_step(bench->progress, "%s, %u x %u: %s at %u rows", bench->request->format,
                   bench->request->n, bench->request->k, kernel->name, m);
-    r = time_rows(bench, i_kernel, m, &usec, why);
+    r = time_rows(bench, i_kernel, &launches, &usec, why);
     if (r == STATUS_NO_SPACE) {
         warnings_add(bench->warnings, "%s at %u rows: %s", kernel->name, m, why->text);
         return 0;
     }
     if (r == 0) {
-        add_row(bench, i_kernel, m, usec);
+        add_row(bench, kernel, m, &launches, usec);
     }
     return r;
 }
@@ -272,8 +283,7 @@ static int measure_all(struct bench *bench, struct reason *why)
     for (uint32_t i = 0; i < bench->n_m; i++) {
         uint32_t i_first = bench->result->n_rows;
         for (uint32_t j = 0; j < bench->n_kernels; j++) {
-            bool is_wanted = !bench->is_left_out[j] && can_serve(bench, j, bench->m[i]);
-            int r = is_wanted ? measure(bench, j, bench->m[i], why) : 0;
+            int r = bench->is_left_out[j] ? 0 : measure(bench, j, bench->m[i], why);
             if (r != 0) {
                 return r;
             }

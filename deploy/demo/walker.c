@@ -72,7 +72,7 @@ static bool connect_daemon(struct walker *walker)
 {
     struct gemmd_options options = GEMMD_OPTIONS_INIT;
     size_t element_bytes = value_bytes(walker->walk->dtype);
-    uint64_t x_elems, y_elems;
+    uint64_t x_elems = 0, y_elems = 0;
 
     options.socket_dir = walker->plan->socket_dir;
     options.name = "gemmd-demo";

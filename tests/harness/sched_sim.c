@@ -461,7 +461,7 @@ static void conclude(struct sim *sim)
 {
     struct sim_result *result = sim->result;
     double n_done = 0;
-    double fewest = INFINITY;
+    double fewest = HUGE_VAL;
     double most = 0;
     for (uint32_t i = 0; i < sim->setup->n_clients; i++) {
         double n = (double)sim->walkers[i].n_done;

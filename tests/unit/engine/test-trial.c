@@ -80,12 +80,39 @@ static void test_host_kernel_is_timed(void **state)
     free(packed);
 }
 
+/* More rows than a table has are told by address and stride; those that fit are in it as well. */
+static void test_launch_of_a_chunk(void **state)
+{
+    (void)state;
+    static uint8_t memory[65536]; /* only computed with */
+    struct gk_problem problem = {.desc = {.n = 100, .k = 50, .code = GK_CODE_F32},
+                                 .m = GK_BATCH_ROWS_MAX + 36,
+                                 .is_prefill = true,
+                                 .x_dtype = DTYPE_F16,
+                                 .y_dtype = DTYPE_F32};
+    struct trial_layout layout = trial_layout(&problem, 1000);
+    struct trial_rows rows;
+    struct gk_launch launch;
+    trial_launch(&layout, memory, &problem, &rows, &launch);
+    assert_int_equal(launch.problem.m, 100);
+    assert_ptr_equal(launch.workspace, memory);
+    assert_ptr_equal(launch.prefill.x, memory + 1024);
+    assert_int_equal(launch.prefill.x_stride_bytes, 100);
+    assert_int_equal(launch.prefill.y_stride_bytes, 400);
+    assert_ptr_equal(launch.prefill.y, memory + layout.y_offset);
+    assert_true(layout.y_offset >= 1024 + 100 * 100);
+    assert_ptr_equal(launch.x_rows[63], memory + 1024 + 63 * 100);
+    assert_ptr_equal(launch.y_rows[63], memory + layout.y_offset + 63 * 400);
+    assert_int_equal(layout.total_bytes, layout.y_offset + 100 * 400);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_median),
         cmocka_unit_test(test_failing_round_ends_it),
         cmocka_unit_test(test_host_kernel_is_timed),
+        cmocka_unit_test(test_launch_of_a_chunk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
