@@ -174,10 +174,10 @@ static int load(void)
 
 #define ROW(name_, can_implement_, numerics_)                                                      \
     {                                                                                              \
-        .name = (name_), .device_kind = GK_DEVICE_CUDA, .tile = "8n to 256n x 64m, k128",          \
-        .numerics = (numerics_), .can_implement = (can_implement_),                                \
-        .workspace_bytes = workspace_bytes, .predicted_usec = predicted_usec, .load = load,        \
-        .enqueue = enqueue,                                                                        \
+        .name = (name_), .device_kind = GK_DEVICE_CUDA,                                            \
+        .tile = "8n to 256n x 64m, or 128n x 256m, k128", .numerics = (numerics_),                 \
+        .can_implement = (can_implement_), .workspace_bytes = workspace_bytes,                     \
+        .predicted_usec = predicted_usec, .load = load, .enqueue = enqueue,                        \
     }
 
 const struct gk_kernel cuda_fp8_gemm = ROW("cuda_fp8_wgmma_gemm", can_implement_fp8, "fp8");
