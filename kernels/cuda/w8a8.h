@@ -28,6 +28,10 @@ int w8a8_gemm_load(void);
 int w8a8_gather_gemm_enqueue(struct w8a8_gemm_args *args, struct w8a8_lay_out_args *lay_out,
                              bool may_overlap, void *stream);
 
+/* w8a8_prefill_enqueue() - the same for more than CUDA_ROWS_MAX rows, with the same bits. */
+int w8a8_prefill_enqueue(struct w8a8_gemm_args *args, bool may_overlap, void *stream);
+int w8a8_prefill_load(void);
+
 #ifdef __cplusplus
 }
 #endif

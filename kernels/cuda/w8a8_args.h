@@ -8,6 +8,8 @@
 #include "kernels/cuda/quantise_rule.h"
 #include "kernels/cuda/rows.h"
 
+#define W8A8_PREFILL_ROWS 128u /* of x, to which more than CUDA_ROWS_MAX are rounded up */
+
 /* How sums are scaled on their way. */
 enum w8a8_kind {
     W8A8_FP8,       /* e4m3, scales wait for the end */
@@ -29,6 +31,14 @@ struct w8a8_x {
     int32_t *zeros;  /* (n_rows), zero points: INT8 */
 };
 
+/* Rows of x a stride apart, where there are more than CUDA_ROWS_MAX. */
+struct w8a8_prefill_x {
+    const uint8_t *rows; /* NULL: they are in the tables */
+    const uint8_t *scale_rows;
+    uint64_t stride_bytes;
+    uint64_t scale_stride_bytes;
+};
+
 struct w8a8_lay_out_args {
     struct w8a8_x x;
     uint32_t m, k;
@@ -36,6 +46,7 @@ struct w8a8_lay_out_args {
     struct quantise_rule rule;
     uint32_t has_sums; /* the sums of codes are wanted */
     uint32_t x_dtype;
+    struct w8a8_prefill_x prefill;
     const void *rows[CUDA_ROWS_MAX];
     const float *scale_rows[CUDA_ROWS_MAX]; /* of rows that come quantised; NULL: act_scale */
 };
@@ -52,6 +63,8 @@ struct w8a8_gemm_args {
     const int32_t *code_sums;   /* of integer codes */
     const float *column_scales; /* NULL: none */
     const void *bias;           /* NULL: none */
+    uint8_t *prefill_y;         /* rows of y a stride apart, instead of the table; else NULL */
+    uint64_t y_stride_bytes;
     uint8_t scale_dtype, bias_dtype, y_dtype;
     uint8_t is_column_divisor;
     uint32_t n_block_groups; /* from here on: filled in by w8a8_gemm_enqueue() */

@@ -14,6 +14,11 @@ template <> struct traits<W8A8_INT8> {
     using element = wgmma_s8;
 };
 
+__device__ __forceinline__ void *y_row(const w8a8_gemm_args &args, uint32_t i_m)
+{
+    return args.prefill_y == nullptr ? args.y[i_m] : args.prefill_y + i_m * args.y_stride_bytes;
+}
+
 /* What is known of the rows of x, as in struct w8a8_x. */
 struct x_numbers {
     const float *scales;
@@ -123,7 +128,7 @@ __device__ __forceinline__ void store_some(const w8a8_gemm_args &args, const col
             value = sums[i];
         }
         float x_scale = i % 2 == 0 ? scales[i / 4].x : scales[i / 4].y;
-        store(args.y[i_m], static_cast<dtype>(args.y_dtype), i_n,
+        store(y_row(args, i_m), static_cast<dtype>(args.y_dtype), i_n,
               finish<kind>(args, one, x_scale, value));
     }
 }

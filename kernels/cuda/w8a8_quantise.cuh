@@ -117,6 +117,20 @@ __device__ __forceinline__ int32_t sum_of(const uint4 &unit)
            __dp4a(static_cast<int>(unit.w), 0x01010101, 0);
 }
 
+__device__ __forceinline__ const void *row_of(const w8a8_lay_out_args &args, uint32_t i_row)
+{
+    const w8a8_prefill_x &prefill = args.prefill;
+    return prefill.rows == nullptr ? args.rows[i_row] : prefill.rows + i_row * prefill.stride_bytes;
+}
+
+__device__ __forceinline__ const float *scales_of(const w8a8_lay_out_args &args, uint32_t i_row)
+{
+    const w8a8_prefill_x &prefill = args.prefill;
+    return prefill.rows == nullptr ? args.scale_rows[i_row]
+                                   : reinterpret_cast<const float *>(
+                                         prefill.scale_rows + i_row * prefill.scale_stride_bytes);
+}
+
 /* Codes from k on stand for no element: they must be 0 bytes, not zero points. */
 __device__ __forceinline__ uint4 cut(uint4 unit, uint32_t i_k, uint32_t k)
 {
@@ -147,13 +161,13 @@ __device__ __forceinline__ x_unit make_unit(const w8a8_lay_out_args &args, grid 
     bool has_group_scale = args.rule.act == FP8_GROUP;
     x_unit unit = {{}, 1.0f};
     if (is_given(args)) {
-        unit.codes = is_inside ? load_codes(args.rows[i_row], i_k, args.k) : unit.codes;
-        unit.scale = is_inside && has_group_scale ? args.scale_rows[i_row][i_k / SWIZZLE_K] : 1.0f;
+        unit.codes = is_inside ? load_codes(row_of(args, i_row), i_k, args.k) : unit.codes;
+        unit.scale = is_inside && has_group_scale ? scales_of(args, i_row)[i_k / SWIZZLE_K] : 1.0f;
         return unit;
     }
     float values[unit_k] = {};
     if (is_inside) {
-        load_unit(args.rows[i_row], static_cast<dtype>(args.x_dtype), i_k, args.k, values);
+        load_unit(row_of(args, i_row), static_cast<dtype>(args.x_dtype), i_k, args.k, values);
     }
     if (has_group_scale) {
         grid = grid_of(args.rule, join_lanes<group_lanes>(extent_of(values)));
@@ -177,7 +191,7 @@ __device__ __forceinline__ grid known_grid(const w8a8_lay_out_args &args, uint32
         return {1.0f, 0.0f};
     }
     float zero = args.rule.act == INT8_TENSOR ? static_cast<float>(args.rule.act_zero) : 0.0f;
-    return {is_static ? args.rule.act_scale : args.scale_rows[i_row][0], zero};
+    return {is_static ? args.rule.act_scale : scales_of(args, i_row)[0], zero};
 }
 
 } // namespace

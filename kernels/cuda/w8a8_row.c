@@ -28,9 +28,10 @@ static int check(const struct gk_problem *problem, struct reason *why)
         return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
                           problem->cuda_arch / 10, problem->cuda_arch % 10);
     }
-    if (problem->m == 0 || problem->m > GK_BATCH_ROWS_MAX) {
-        return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
-                          GK_BATCH_ROWS_MAX, problem->m);
+    uint32_t m_max = problem->is_prefill ? GK_PREFILL_ROWS_MAX : GK_BATCH_ROWS_MAX;
+    if (problem->m == 0 || problem->m > m_max) {
+        return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u", m_max,
+                          problem->m);
     }
     bool is_x = is_float(problem->x_dtype) || problem->x_dtype == gk_act_dtype(desc->act);
     if (!is_x || !is_float(problem->y_dtype)) {
@@ -97,6 +98,12 @@ static struct w8a8_lay_out_args lay_out_args(const struct gk_launch *launch, con
         .has_sums = desc->has_zeros,
         .x_dtype = problem->x_dtype,
     };
+    if (problem->m > GK_BATCH_ROWS_MAX) {
+        args.prefill = (struct w8a8_prefill_x){launch->prefill.x, launch->prefill.x_scales,
+                                               launch->prefill.x_stride_bytes,
+                                               launch->prefill.x_scale_stride_bytes};
+        return args;
+    }
     memcpy(args.rows, launch->x_rows, problem->m * sizeof(args.rows[0]));
     if (launch->x_scale_rows != NULL) {
         memcpy(args.scale_rows, launch->x_scale_rows, problem->m * sizeof(args.scale_rows[0]));
@@ -131,7 +138,12 @@ static struct w8a8_gemm_args gemm_args(const struct gk_launch *launch, const str
         .y_dtype = (uint8_t)launch->problem.y_dtype,
         .is_column_divisor = desc->column_scale == GK_COLUMN_SCALE_DIVIDES,
     };
-    memcpy(args.y, launch->y_rows, args.m * sizeof(args.y[0]));
+    if (args.m > GK_BATCH_ROWS_MAX) {
+        args.prefill_y = launch->prefill.y;
+        args.y_stride_bytes = launch->prefill.y_stride_bytes;
+    } else {
+        memcpy(args.y, launch->y_rows, args.m * sizeof(args.y[0]));
+    }
     return args;
 }
 
@@ -146,21 +158,26 @@ static int enqueue(const struct gk_launch *launch, void *stream)
         return w8a8_gather_gemm_enqueue(&gemm, &lay_out, true, stream);
     }
     int r = w8a8_lay_out_enqueue(&lay_out, true, stream);
-    return r != 0 ? r : w8a8_gemm_enqueue(&gemm, true, stream);
+    if (r != 0) {
+        return r;
+    }
+    return gemm.m > GK_BATCH_ROWS_MAX ? w8a8_prefill_enqueue(&gemm, true, stream)
+                                      : w8a8_gemm_enqueue(&gemm, true, stream);
 }
 
 static int load(void)
 {
     int r = w8a8_lay_out_load();
-    return r != 0 ? r : w8a8_gemm_load();
+    r = r != 0 ? r : w8a8_gemm_load();
+    return r != 0 ? r : w8a8_prefill_load();
 }
 
 #define ROW(name_, can_implement_, numerics_)                                                      \
     {                                                                                              \
-        .name = (name_), .device_kind = GK_DEVICE_CUDA, .tile = "8n to 256n x 64m, k128",          \
-        .numerics = (numerics_), .can_implement = (can_implement_),                                \
-        .workspace_bytes = workspace_bytes, .predicted_usec = predicted_usec, .load = load,        \
-        .enqueue = enqueue,                                                                        \
+        .name = (name_), .device_kind = GK_DEVICE_CUDA,                                            \
+        .tile = "8n to 256n x 64m, or 128n x 256m, k128", .numerics = (numerics_),                 \
+        .can_implement = (can_implement_), .workspace_bytes = workspace_bytes,                     \
+        .predicted_usec = predicted_usec, .load = load, .enqueue = enqueue,                        \
     }
 
 const struct gk_kernel cuda_fp8_gemm = ROW("cuda_fp8_wgmma_gemm", can_implement_fp8, "fp8");

@@ -41,7 +41,7 @@ __device__ extent row_extent(const w8a8_lay_out_args &args, const void *row)
 __device__ grid row_grid(const w8a8_lay_out_args &args, uint32_t i_row)
 {
     bool is_read = i_row < args.m && has_row_extent(args);
-    return is_read ? grid_of(args.rule, row_extent(args, args.rows[i_row]))
+    return is_read ? grid_of(args.rule, row_extent(args, row_of(args, i_row)))
                    : known_grid(args, i_row);
 }
 
@@ -116,9 +116,14 @@ uint32_t div_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
+uint32_t align_up(uint32_t value, uint32_t to)
+{
+    return div_up(value, to) * to;
+}
+
 uint32_t rows_of_tile(uint32_t m)
 {
-    return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : 64;
+    return m <= 8 ? 8 : m <= 16 ? 16 : m <= 32 ? 32 : m <= 64 ? 64 : align_up(m, W8A8_PREFILL_ROWS);
 }
 
 /* Stages hold about 16 KiB of the weight: less makes too many copies. Layers of fewer rows have
@@ -134,7 +139,7 @@ struct w8a8_x w8a8_x_of(uint32_t kind, uint32_t m, uint32_t n, uint32_t k, void 
 {
     w8a8_x x = {};
     x.n_rows = rows_of_tile(m);
-    x.stage_blocks = stage_blocks_of(n);
+    x.stage_blocks = m > CUDA_ROWS_MAX ? 1 : stage_blocks_of(n);
     uint32_t block_bytes = x.n_rows * SWIZZLE_K + (kind == W8A8_FP8_GROUP ? x.n_rows * 4 : 0);
     x.stage_bytes = x.stage_blocks * block_bytes;
     uint32_t n_stages = div_up(div_up(k, SWIZZLE_K), x.stage_blocks);

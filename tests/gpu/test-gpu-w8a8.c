@@ -19,8 +19,9 @@
 #include "kernels/quant/quant.h"
 #include "tests/unit/kernels/kernel_case.h"
 
-#define M_MAX   64u
-#define SKIPPED 77
+#define M_MAX    64u  /* of a batch */
+#define ROWS_MAX 300u /* of prefill */
+#define SKIPPED  77
 
 #define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
@@ -76,10 +77,10 @@ static void init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dt
     assert_cuda(cudaMalloc(&c->packed, size_bytes));
     assert_cuda(cudaMemcpy(c->packed, packed, size_bytes, cudaMemcpyHostToDevice));
     free(packed);
-    assert_cuda(cudaMalloc((void **)&c->x, ((uint64_t)M_MAX * desc->k + x_offset) * 4));
-    assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)M_MAX * desc->n * 4));
+    assert_cuda(cudaMalloc((void **)&c->x, ((uint64_t)ROWS_MAX * desc->k + x_offset) * 4));
+    assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)ROWS_MAX * desc->n * 4));
     c->n_x_scales = (uint32_t)num_max(gk_desc_x_scales(desc), 1);
-    assert_cuda(cudaMalloc((void **)&c->x_scales, (uint64_t)M_MAX * c->n_x_scales * 4));
+    assert_cuda(cudaMalloc((void **)&c->x_scales, (uint64_t)ROWS_MAX * c->n_x_scales * 4));
     assert_cuda(cudaMalloc(&c->workspace, gk_workspace_max(desc, c->layout, cuda_arch)));
 }
 
@@ -98,14 +99,14 @@ static void set_x(struct gpu_case *c, enum dtype x_dtype, const void *x)
     uint32_t elem_bytes = dtype_bytes(x_dtype);
     c->x_dtype = x_dtype;
     assert_cuda(cudaMemcpy(c->x + (uint64_t)c->x_offset * elem_bytes, x,
-                           (uint64_t)M_MAX * c->canonical.desc.k * elem_bytes,
+                           (uint64_t)ROWS_MAX * c->canonical.desc.k * elem_bytes,
                            cudaMemcpyHostToDevice));
 }
 
 /* Random rows of float, as their type rounds them; the caller frees them. */
 static void *random_x(const struct gk_desc *desc, enum dtype x_dtype, struct random *random)
 {
-    uint64_t n = (uint64_t)M_MAX * desc->k;
+    uint64_t n = (uint64_t)ROWS_MAX * desc->k;
     void *x = malloc(n * dtype_bytes(x_dtype));
     assert_non_null(x);
     for (uint64_t i = 0; i < n; i++) {
@@ -114,29 +115,39 @@ static void *random_x(const struct gk_desc *desc, enum dtype x_dtype, struct ran
     return x;
 }
 
-/* Rows first..first + m - 1 of x; y comes back, (M_MAX, n). The caller frees it. */
+/* Rows first..first + m - 1 of x, as prefill where there are more than a batch has; y comes back,
+ * (ROWS_MAX, n). The caller frees it. */
 static uint8_t *run(const struct gk_kernel *kernel, const struct gpu_case *c, uint32_t first,
                     uint32_t m)
 {
     const struct gk_desc *desc = &c->canonical.desc;
-    uint32_t x_bytes = dtype_bytes(c->x_dtype);
+    uint64_t x_bytes = (uint64_t)desc->k * dtype_bytes(c->x_dtype);
     uint64_t y_bytes = (uint64_t)desc->n * dtype_bytes(c->y_dtype);
+    uint8_t *x = c->x + (uint64_t)c->x_offset * dtype_bytes(c->x_dtype) + first * x_bytes;
+    const float *x_scales = c->x_scales + (uint64_t)first * c->n_x_scales;
     const void *x_rows[M_MAX];
     const float *scale_rows[M_MAX];
     void *y_rows[M_MAX];
-    for (uint32_t i = 0; i < m; i++) {
-        x_rows[i] = c->x + (c->x_offset + (uint64_t)(first + i) * desc->k) * x_bytes;
-        scale_rows[i] = c->x_scales + (uint64_t)(first + i) * c->n_x_scales;
+    for (uint32_t i = 0; i < num_min(m, M_MAX); i++) {
+        x_rows[i] = x + i * x_bytes;
+        scale_rows[i] = x_scales + (uint64_t)i * c->n_x_scales;
         y_rows[i] = c->y + i * y_bytes;
     }
-    bool has_scales = x_bytes == 1 && gk_desc_x_scales(desc) > 0;
+    bool has_scales = dtype_bytes(c->x_dtype) == 1 && gk_desc_x_scales(desc) > 0;
     struct gk_launch launch = {.problem = {.desc = *desc,
                                            .layout = c->layout,
                                            .m = m,
                                            .x_dtype = c->x_dtype,
                                            .y_dtype = c->y_dtype,
-                                           .cuda_arch = cuda_arch},
+                                           .cuda_arch = cuda_arch,
+                                           .is_prefill = m > M_MAX},
                                .packed = c->packed,
+                               .prefill = {.x = x,
+                                           .y = c->y,
+                                           .x_scales = has_scales ? x_scales : NULL,
+                                           .x_stride_bytes = x_bytes,
+                                           .y_stride_bytes = y_bytes,
+                                           .x_scale_stride_bytes = c->n_x_scales * sizeof(float)},
                                .x_rows = x_rows,
                                .x_scale_rows = has_scales ? scale_rows : NULL,
                                .y_rows = y_rows,
@@ -145,13 +156,13 @@ static uint8_t *run(const struct gk_kernel *kernel, const struct gpu_case *c, ui
     if (kernel->can_implement(&launch.problem, &why) != 0) {
         fail_msg("%s: %s", kernel->name, why.text);
     }
-    uint8_t *y = malloc(M_MAX * y_bytes);
+    uint8_t *y = malloc(ROWS_MAX * y_bytes);
     assert_non_null(y);
-    assert_cuda(cudaMemset(c->y, 0xff, M_MAX * y_bytes)); /* NaN in every type */
+    assert_cuda(cudaMemset(c->y, 0xff, ROWS_MAX * y_bytes)); /* NaN in every type */
     assert_cuda(cudaMemset(c->workspace, 0xff, gk_workspace_max(desc, c->layout, cuda_arch)));
     assert_cuda(kernel->enqueue(&launch, NULL));
-    assert_cuda(cudaMemcpy(y, c->y, M_MAX * y_bytes, cudaMemcpyDeviceToHost));
-    for (uint64_t i = m * y_bytes; i < M_MAX * y_bytes; i++) {
+    assert_cuda(cudaMemcpy(y, c->y, ROWS_MAX * y_bytes, cudaMemcpyDeviceToHost));
+    for (uint64_t i = m * y_bytes; i < ROWS_MAX * y_bytes; i++) {
         assert_int_equal(y[i], 0xff); /* nothing beyond the rows asked for */
     }
     return y;
@@ -200,6 +211,25 @@ static void assert_invariant(const struct gpu_case *c, const uint8_t *all, const
     }
 }
 
+/* Rows of prefill have the bits that they have in a batch. */
+static void assert_prefill(const struct gpu_case *c, const char *what)
+{
+    static const uint32_t ms[] = {65, 128, 200, ROWS_MAX};
+    uint64_t row_bytes = (uint64_t)c->canonical.desc.n * dtype_bytes(c->y_dtype);
+    for (uint32_t i = 0; i < ARRAY_LENGTH(ms); i++) {
+        uint8_t *all = run(kernel_of(&c->canonical.desc), c, 0, ms[i]);
+        for (uint32_t first = 0; first < ms[i]; first += M_MAX) {
+            uint32_t m = (uint32_t)num_min(M_MAX, ms[i] - first);
+            uint8_t *some = run(kernel_of(&c->canonical.desc), c, first, m);
+            if (memcmp(some, all + first * row_bytes, m * row_bytes) != 0) {
+                fail_msg("%s: other bits in prefill of %u rows", what, ms[i]);
+            }
+            free(some);
+        }
+        free(all);
+    }
+}
+
 /* N and k odd and even: less than a group of rows, than a warpgroup's, more than one round of
  * CTAs; less than a block of k, one more than a stage, and whole stages. */
 static const uint32_t shapes[][2] = {{1, 16},     {7, 129},    {64, 128},   {200, 1000},
@@ -226,6 +256,7 @@ static void check_format(const struct format_case *format, uint32_t i)
     uint8_t *all = run(kernel_of(&desc), &c, 0, M_MAX);
     assert_near_simple(&c, all, format->name);
     assert_invariant(&c, all, format->name);
+    assert_prefill(&c, format->name);
     free(all);
     free(x);
     finish(&c);
@@ -253,18 +284,21 @@ static void check_given(const struct format_case *format)
     struct gpu_case c;
     init(&c, &desc, DTYPE_F32, DTYPE_F32, 0, &random);
     float *x = random_x(&desc, DTYPE_F32, &random);
-    uint8_t *codes = malloc((uint64_t)M_MAX * desc.k);
-    float *scales = malloc((uint64_t)M_MAX * c.n_x_scales * sizeof(*scales));
+    uint8_t *codes = malloc((uint64_t)ROWS_MAX * desc.k);
+    float *scales = malloc((uint64_t)ROWS_MAX * c.n_x_scales * sizeof(*scales));
     assert_true(codes != NULL && scales != NULL);
-    for (uint32_t i = 0; i < M_MAX; i++) {
+    for (uint32_t i = 0; i < ROWS_MAX; i++) {
         (void)quant_row(&quant_portable, &desc, x + (uint64_t)i * desc.k,
                         codes + (uint64_t)i * desc.k, scales + (uint64_t)i * c.n_x_scales);
     }
     set_x(&c, DTYPE_F32, x);
-    uint8_t *expected = run(kernel_of(&desc), &c, 0, M_MAX);
+    uint8_t *expected = run(kernel_of(&desc), &c, 0, ROWS_MAX);
     set_x(&c, gk_act_dtype(desc.act), codes);
-    assert_cuda(cudaMemcpy(c.x_scales, scales, (uint64_t)M_MAX * c.n_x_scales * sizeof(*scales),
+    assert_cuda(cudaMemcpy(c.x_scales, scales, (uint64_t)ROWS_MAX * c.n_x_scales * sizeof(*scales),
                            cudaMemcpyHostToDevice));
+    uint8_t *prefill = run(kernel_of(&desc), &c, 0, ROWS_MAX);
+    assert_memory_equal(prefill, expected, (uint64_t)ROWS_MAX * desc.n * sizeof(float));
+    free(prefill);
     for (uint32_t m = 1; m <= M_MAX; m += 7) {
         uint8_t *y = run(kernel_of(&desc), &c, 0, m);
         if (memcmp(y, expected, (uint64_t)m * desc.n * sizeof(float)) != 0) {

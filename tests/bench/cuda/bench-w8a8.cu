@@ -123,7 +123,7 @@ struct rows {
     uint8_t *workspace;
 };
 
-constexpr uint32_t m_max = CUDA_ROWS_MAX;
+constexpr uint32_t m_max = 1024;
 
 static rows make_rows(const layer &shape)
 {
@@ -146,8 +146,11 @@ static w8a8_lay_out_args lay_out_args(const weight &w, const rows &r, uint32_t m
     args.kind = w.kind;
     args.rule.act = acts[w.kind];
     args.x_dtype = DTYPE_BF16;
-    for (uint32_t i = 0; i < m; i++) {
+    for (uint32_t i = 0; i < std::min(m, CUDA_ROWS_MAX); i++) {
         args.rows[i] = r.x + (uint64_t)i * w.shape.k;
+    }
+    if (m > CUDA_ROWS_MAX) {
+        args.prefill = {(const uint8_t *)r.x, nullptr, w.shape.k * 2ull, 0};
     }
     return args;
 }
@@ -175,8 +178,12 @@ static w8a8_gemm_args gemm_args(const weight &w, const rows &r, uint32_t m, uint
     args.code_sums = w.code_sums;
     args.scale_dtype = DTYPE_F32;
     args.y_dtype = f32 ? DTYPE_F32 : DTYPE_BF16;
-    for (uint32_t i = 0; i < m; i++) {
+    for (uint32_t i = 0; i < std::min(m, CUDA_ROWS_MAX); i++) {
         args.y[i] = r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
+    }
+    if (m > CUDA_ROWS_MAX) {
+        args.prefill_y = r.y;
+        args.y_stride_bytes = (uint64_t)w.shape.n * (f32 ? 4 : 2);
     }
     return args;
 }
@@ -185,7 +192,8 @@ static void multiply(const weight &w, const rows &r, uint32_t m, uint32_t i_copy
                      bool may_overlap, cudaStream_t stream)
 {
     w8a8_gemm_args args = gemm_args(w, r, m, i_copy, f32);
-    CHECK(w8a8_gemm_enqueue(&args, may_overlap, stream));
+    CHECK(m > CUDA_ROWS_MAX ? w8a8_prefill_enqueue(&args, may_overlap, stream)
+                            : w8a8_gemm_enqueue(&args, may_overlap, stream));
 }
 
 /* Both in one. */
@@ -342,7 +350,7 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, what what, b
     return times[times.size() / 2] * 1000.0 / n_launches;
 }
 
-static const uint32_t row_counts[] = {1, 2, 4, 8, 16, 32, 64};
+static const uint32_t row_counts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
 constexpr int n_row_counts = sizeof(row_counts) / sizeof(row_counts[0]);
 
 struct way {
@@ -357,6 +365,7 @@ static const way ways[] = {
     {"gather", GATHERED_PRODUCT, false}, {"gather chain", GATHERED_PRODUCT, true}};
 constexpr int n_ways = sizeof(ways) / sizeof(ways[0]);
 
+int first_count = 0, end_count = n_row_counts;
 static void run(uint32_t kind)
 {
     double logs[n_ways][n_row_counts] = {};
@@ -365,10 +374,10 @@ static void run(uint32_t kind)
         rows r = make_rows(shape);
         double floor = 1.5 + (double)w.bytes / 4.55e6;
         std::vector<float> first_row;
-        for (int i = 0; i < n_row_counts; i++) {
+        for (int i = first_count; i < end_count; i++) {
             uint32_t m = row_counts[i];
             double error = check(w, r, m, first_row);
-            printf("%-5s %-8s m %2u error %.1e floor %5.1f", kind_names[kind], shape.name, m, error,
+            printf("%-5s %-8s m %4u error %.1e floor %5.1f", kind_names[kind], shape.name, m, error,
                    floor);
             for (int j = 0; j < n_ways; j++) {
                 if (m > 8 && ways[j].what == GATHERED_PRODUCT) {
@@ -385,8 +394,8 @@ static void run(uint32_t kind)
         CHECK(cudaFree(r.y));
         CHECK(cudaFree(r.workspace));
     }
-    for (int i = 0; i < n_row_counts; i++) {
-        printf("%-5s geomean m %2u", kind_names[kind], row_counts[i]);
+    for (int i = first_count; i < end_count; i++) {
+        printf("%-5s geomean m %4u", kind_names[kind], row_counts[i]);
         for (int j = 0; j < n_ways; j++) {
             if (logs[j][i] != 0) {
                 printf("  %s %.3f", ways[j].name, exp(logs[j][i] / 6));
@@ -399,8 +408,15 @@ static void run(uint32_t kind)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, nullptr, _IOLBF, 0);
+    if (argc > 3) {
+        first_count = atoi(argv[3]);
+    }
+    if (argc > 4) {
+        end_count = atoi(argv[4]);
+    }
     CHECK(w8a8_lay_out_load());
     CHECK(w8a8_gemm_load());
+    CHECK(w8a8_prefill_load());
     for (uint32_t kind = 0; kind < W8A8_N_KINDS; kind++) {
         if (argc < 2 || strcmp(argv[1], kind_names[kind]) == 0) {
             run(kind);
