@@ -39,6 +39,7 @@ static int ask(struct gemmd_buffer *buffer, int fd, struct side_packet *ret_pack
     int r = session_ask(buffer->client, &question, fd, SIDE_BUFFER, ret_packet);
     if (r == 0) {
         buffer->id = ret_packet->message.buffer.buffer_id;
+        buffer->id_next = buffer->id; /* a revival that is under way shares it no more */
     }
     return r;
 }

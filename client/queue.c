@@ -91,6 +91,7 @@ static void forget_cancel(struct queue *queue, struct ticket *ticket)
 
 void queue_give(struct queue *queue, struct ticket *ticket)
 {
+    forget_cancel(queue, ticket);
     ticket->state = TICKET_FREE;
     ticket->id = 0;
     queue->n_in_use--;

@@ -6,6 +6,7 @@
  * the last step nothing of the client has changed, so that a second daemon that dies in the middle
  * is no different from one that is not there yet. */
 #include <errno.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "ipc/base/num.h"
@@ -33,6 +34,9 @@ static int attempt(struct gemmd_client *client)
     if (r == 0) {
         resend_commit(client, &resend);
         atomic_fetch_add(&client->epoch, 1);
+    } else {
+        /* A connection that came too late must look as gone as the one before it. */
+        (void)shutdown(client->session_fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&client->lanes_lock);
     resend_finish(&resend);

@@ -11,7 +11,9 @@ int tool_connect(struct tool *tool)
     }
     options.socket_dir = tool->socket_dir;
     options.name = "gemmctl";
-    options.reconnect_msec = 0; /* a person waits, and is told */
+    if (!tool->is_patient) {
+        options.reconnect_msec = 0; /* a person waits, and is told */
+    }
     int r = gemmd_open(&options, &tool->client);
     if (r != GEMMD_DISCONNECTED) {
         return r == GEMMD_OK ? 0 : tool_fail(r);

@@ -85,6 +85,7 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
 
 static int prepare(struct tool *tool, struct gemm_task *task)
 {
+    tool->is_patient = true; /* a product may take its time, and may be one of many */
     int r = tool_connect(tool);
     if (r != 0) {
         return r;

@@ -19,6 +19,7 @@ struct tool {
     const char *socket_dir; /* NULL: the library's default */
     gemmd_client_t *client; /* NULL until tool_connect() */
     bool is_json;
+    bool is_patient; /* outlives a daemon that is started again */
 };
 
 /* One row a command. run() gets argv[0] = the command's name; returns an enum tool_exit. */

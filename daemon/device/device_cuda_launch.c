@@ -320,6 +320,10 @@ int cuda_plan(struct device *device, const struct gk_problem *problem, const voi
     for (uint32_t i = 0; r == 0 && i < n_kernels; i++) {
         cudaError_t error =
             kernels[i]->plan != NULL ? (cudaError_t)kernels[i]->plan(problem, packed) : cudaSuccess;
+        if (error == cudaErrorMemoryAllocation) {
+            (void)cudaGetLastError();
+            continue; /* a kernel without a plan declines; others serve */
+        }
         r = error == cudaSuccess ? 0 : cuda_fail(cuda, error, kernels[i]->name, why);
     }
     return r;

@@ -203,7 +203,7 @@ static void detach_session(struct worker *worker, struct worker_session *session
     session->n_requests++; /* keeps the session while its requests are dropped one by one */
     list_for_each_safe (node, &session->requests) {
         struct worker_request *request = LIST_OWNER(node, struct worker_request, in_session);
-        if (order_drop(request) || batch_drop_waiting(worker, request)) {
+        if (order_drop(worker, request) || batch_drop_waiting(worker, request)) {
             request_refuse(worker, request, STATUS_CANCELLED, NULL);
         }
     }

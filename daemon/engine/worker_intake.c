@@ -65,25 +65,26 @@ static void describe_item(struct worker *worker, struct worker_request *request,
 }
 
 /* Whatever becomes of an ordered request from here on, its stream hears of the end. */
-static int check_order(struct worker_request *request, const struct request_desc *desc,
-                       struct reason *why)
+static int check_order(const struct worker *worker, struct worker_request *request,
+                       const struct request_desc *desc, struct reason *why)
 {
     if ((desc->flags & REQUEST_FLAG_ORDERED) == 0) {
         return 0;
     }
     int r = order_check(request->session, desc, request->is_from_lane, why);
-    if (r == 0) {
-        request->is_ordered = true;
-        request->order_entry = desc->order_entry;
-        request->order_value = desc->order_value;
+    if (r != 0) {
+        return r;
     }
-    return r;
+    request->is_ordered = true;
+    request->order_entry = desc->order_entry;
+    request->order_value = desc->order_value;
+    return order_check_room(worker, why);
 }
 
 static int check(struct worker *worker, struct worker_request *request,
                  const struct request_desc *desc, struct reason *why)
 {
-    int r = check_order(request, desc, why);
+    int r = check_order(worker, request, desc, why);
     int status = intake_door_status(worker);
     if (r == 0 && status != 0) {
         return reason_set(why, status, "%s", status_text(status));
@@ -123,7 +124,7 @@ void intake_cancel(struct worker *worker, struct worker_session *session, uint64
 {
     struct worker_request *request = request_find(worker, session, request_id);
     if (request != NULL && request->start_nsec == 0 &&
-        (order_drop(request) || batch_drop_waiting(worker, request))) {
+        (order_drop(worker, request) || batch_drop_waiting(worker, request))) {
         request_refuse(worker, request, STATUS_CANCELLED, status_text(STATUS_CANCELLED));
     }
 }

@@ -143,6 +143,7 @@ struct worker {
     struct sched *sched;
     struct list lanes;  /* sessions whose lane is polled */
     struct list orders; /* streams with requests that wait until they are ready */
+    uint32_t n_ordered; /* these requests */
     uint64_t wake_nsec; /* something is held until then; UINT64_MAX: nothing is */
     bool is_lost;
     uint32_t n_requests;
@@ -234,14 +235,16 @@ void batch_refuse_all(struct worker *worker, int status, const char *text);
 /* ---- worker_order.c ---- */
 
 /* order_check() - may that session send this ordered request? 0, UNSUPPORTED, INVALID_ARGUMENT.
+ * order_check_room() - may one more wait? 0, or BUSY when half of all requests do already.
  * order_hold() - let a request wait for its stream. order_poll() - queue those whose streams are
  * ready, or refuse all with that status if it is not 0; was there anything to do?
  * order_drop() - take a request that waits out; false if it does not. */
 int order_check(const struct worker_session *session, const struct request_desc *desc,
                 bool is_from_lane, struct reason *why) GD_MUST_CHECK;
+int order_check_room(const struct worker *worker, struct reason *why) GD_MUST_CHECK;
 void order_hold(struct worker *worker, struct worker_request *request, uint32_t i_stream);
 bool order_poll(struct worker *worker, int door_status);
-bool order_drop(struct worker_request *request);
+bool order_drop(struct worker *worker, struct worker_request *request);
 
 /* ---- worker_intake.c ---- */
 

@@ -12,6 +12,18 @@
 #include <inttypes.h>
 
 #include "ipc/base/clock.h"
+#include "ipc/base/num.h"
+
+/* Streams may never get ready: without this, those who wait for them could take every request that
+ * the worker has, for as long as they like. */
+int order_check_room(const struct worker *worker, struct reason *why)
+{
+    uint64_t n_max = num_max(1, worker->limits.requests_max / 2);
+    return worker->n_ordered < n_max
+               ? 0
+               : reason_set(why, STATUS_BUSY, "%" PRIu64 " requests wait for their streams already",
+                            n_max);
+}
 
 int order_check(const struct worker_session *session, const struct request_desc *desc,
                 bool is_from_lane, struct reason *why)
@@ -38,6 +50,7 @@ void order_hold(struct worker *worker, struct worker_request *request, uint32_t 
 {
     struct order_stream *stream = &request->session->order->streams[i_stream];
     list_append(&stream->waiting, &request->in_order);
+    worker->n_ordered++;
     if (list_is_empty(&stream->in_orders)) {
         list_append(&worker->orders, &stream->in_orders);
     }
@@ -48,10 +61,11 @@ static struct worker_request *first_of(const struct order_stream *stream)
     return LIST_OWNER(stream->waiting.next, struct worker_request, in_order);
 }
 
-static struct worker_request *take_first(struct order_stream *stream)
+static struct worker_request *take_first(struct worker *worker, struct order_stream *stream)
 {
     struct worker_request *request = first_of(stream);
     list_remove(&request->in_order);
+    worker->n_ordered--;
     if (list_is_empty(&stream->waiting)) {
         list_remove(&stream->in_orders);
     }
@@ -63,7 +77,7 @@ static bool poll_stream(struct worker *worker, struct order_stream *stream)
 {
     bool has_worked = false;
     while (!list_is_empty(&stream->waiting) && order_is_ready(first_of(stream))) {
-        batch_enqueue(worker, take_first(stream), clock_now_nsec());
+        batch_enqueue(worker, take_first(worker, stream), clock_now_nsec());
         has_worked = true;
     }
     return has_worked;
@@ -72,7 +86,7 @@ static bool poll_stream(struct worker *worker, struct order_stream *stream)
 static void refuse_stream(struct worker *worker, struct order_stream *stream, int status)
 {
     while (!list_is_empty(&stream->waiting)) {
-        request_refuse(worker, take_first(stream), status, status_text(status));
+        request_refuse(worker, take_first(worker, stream), status, status_text(status));
     }
 }
 
@@ -90,13 +104,14 @@ bool order_poll(struct worker *worker, int door_status)
     return has_worked;
 }
 
-bool order_drop(struct worker_request *request)
+bool order_drop(struct worker *worker, struct worker_request *request)
 {
     struct list *neighbour = request->in_order.next;
     if (neighbour == &request->in_order) {
         return false;
     }
     list_remove(&request->in_order);
+    worker->n_ordered--;
     if (list_is_empty(neighbour)) { /* the stream's sentinel */
         list_remove(&LIST_OWNER(neighbour, struct order_stream, waiting)->in_orders);
     }

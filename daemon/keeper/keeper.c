@@ -163,7 +163,8 @@ static void on_death(struct keeper *keeper, int state)
               WIFSIGNALED(state) ? "signal" : "code",
               WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
     keeper->child = 0;
-    bool is_in_vain = code == EXIT_USAGE || (code == EXIT_REFUSED && !keeper->has_been_ready);
+    /* What has served before may again once a file is mended, and its weights wait for that. */
+    bool is_in_vain = (code == EXIT_USAGE || code == EXIT_REFUSED) && !keeper->has_been_ready;
     if (keeper->is_stopping || (!keeper->is_upgrading && (code == 0 || is_in_vain))) {
         end(keeper, code);
         return;

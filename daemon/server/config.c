@@ -145,8 +145,8 @@ static const struct config_option options[] = {
         "take the fastest for each number of rows: auto (on GPUs), yes (on the host too) or no.",
         .rule = rule_tuning),
     ROW(TEXT, tuning_file, "", 0, CONFIG_TEXT_BYTES, "",
-        "Text file that keeps these measurements; empty: tuning in $STATE_DIRECTORY, "
-        "$XDG_CACHE_HOME/gemmd or ~/.cache/gemmd."),
+        "Text file that keeps these measurements, made together with its folders; empty: tuning in "
+        "$STATE_DIRECTORY, $XDG_CACHE_HOME/gemmd or ~/.cache/gemmd."),
     ROW(CHOICE, batching, "rendezvous", SCHED_OFF, SCHED_RENDEZVOUS, "off|natural|rendezvous",
         "How requests of different sessions for one weight share launches: not at all, when they "
         "happen to wait at the same time, or by holding sessions until others have caught up."),

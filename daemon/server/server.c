@@ -288,10 +288,15 @@ static int on_signal(GD_UNUSED sd_event_source *source, const struct signalfd_si
 {
     struct server *server = userdata;
     if (info->ssi_signo == SIGHUP) {
-        (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%ju",
-                         (uintmax_t)(clock_now_nsec() / 1000));
+        if (server->core.phase == CORE_SERVING) {
+            (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%ju",
+                             (uintmax_t)(clock_now_nsec() / 1000));
+        }
         reload_config(&server->core, server->config, server->cmdline);
-        (void)sd_notify(0, "READY=1");
+        /* Before, READY=1 would start a watchdog that nobody feeds yet. */
+        if (server->core.phase == CORE_SERVING) {
+            (void)sd_notify(0, "READY=1");
+        }
         return 0;
     }
     bool is_second = server->core.phase == CORE_STOPPING;
@@ -463,7 +468,7 @@ void server_block_signals(void)
 }
 
 /* Open from now on: who watches the loading of models is told how it goes. */
-static int open_site(struct server *server)
+static int open_site(struct server *server, struct reason *why)
 {
     int r = site_init(&server->site, &server->core, &server->reception.table, server->probes,
                       server->event);
@@ -471,7 +476,7 @@ static int open_site(struct server *server)
                   : site_open(&server->site, server->lockfile.status_path,
                               (mode_t)server->config->socket_mode,
                               supervisor_socket(&server->supervisor, server->lockfile.status_path),
-                              server->config->status_port);
+                              server->config->status_port, why);
 }
 
 static int set_up(struct server *server, struct reason *why)
@@ -502,7 +507,7 @@ static int set_up(struct server *server, struct reason *why)
     server->control.on_overflow = on_overflow;
     server->control.arg = &server->reception;
     r = r != 0 ? r : add_sources(server);
-    return r != 0 ? r : open_site(server);
+    return r != 0 ? r : open_site(server, why);
 }
 
 /* The workers end first; what they had to say then is still told; then sockets, sessions, the rest.

@@ -144,17 +144,24 @@ int site_init(struct site *site, const struct core *core, const struct session_t
     return http_new(event, answer, site, &site->http);
 }
 
-int site_open(struct site *site, const char *path, mode_t mode, int fd, uint64_t port)
+static int open_port(struct site *site, uint64_t port, struct reason *why)
+{
+    int r = http_listen_loopback(site->http, (unsigned short)port);
+    return r == -EADDRINUSE
+               ? reason_set(why, STATUS_EXISTS,
+                            "status_port: somebody else has port %ju of 127.0.0.1", (uintmax_t)port)
+               : r;
+}
+
+int site_open(struct site *site, const char *path, mode_t mode, int fd, uint64_t port,
+              struct reason *why)
 {
     fd = fd >= 0 ? fd : unix_listen(path, SOCK_STREAM, mode);
     if (fd < 0) {
         return fd;
     }
     int r = http_listen(site->http, fd);
-    if (r == 0 && port != 0) {
-        r = http_listen_loopback(site->http, (unsigned short)port);
-    }
-    return r;
+    return r == 0 && port != 0 ? open_port(site, port, why) : r;
 }
 
 void site_finish(struct site *site)

@@ -23,9 +23,10 @@ int site_init(struct site *site, const struct core *core, const struct session_t
 void site_finish(struct site *site);
 
 /* site_open() - listen at the path, or on a socket that does so already (fd >= 0; taken over), and
- * on the loopback port unless it is 0. 0 or negative errno. */
-int site_open(struct site *site, const char *path, mode_t mode, int fd,
-              uint64_t port) GD_MUST_CHECK;
+ * on the loopback port unless it is 0. 0, negative errno, or STATUS_EXISTS for a port that somebody
+ * has. */
+int site_open(struct site *site, const char *path, mode_t mode, int fd, uint64_t port,
+              struct reason *why) GD_MUST_CHECK;
 
 /* site_on_probe() - a probe has been answered: who waits for it may be answered too. */
 void site_on_probe(struct site *site);

@@ -193,7 +193,8 @@ static int read_text(int fd, uint32_t *ret_format, char **ret_text, struct reaso
 {
     struct manifest_header header;
     off_t file_bytes = lseek(fd, 0, SEEK_END);
-    if (fcntl(fd, F_GET_SEALS) != SEALS) {
+    int seals = fcntl(fd, F_GET_SEALS); /* the kernel may add F_SEAL_EXEC */
+    if (seals < 0 || (seals & SEALS) != SEALS) {
         return damaged(why, "it is no sealed memfd");
     }
     if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) ||

@@ -72,6 +72,15 @@ static void test_no_leak(void **state)
 /* ---- not started again -------------------------------------------------------------------------
  */
 
+static void read_text(const char *path, char *ret_text, size_t size_bytes)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t n = fread(ret_text, 1, size_bytes - 1, file);
+    ret_text[n] = '\0';
+    assert_int_equal(fclose(file), 0);
+}
+
 static void test_refusals(void **state)
 {
     struct life *life = *state;
@@ -91,6 +100,24 @@ static void test_refusals(void **state)
     fixture_finish(&second);
     assert_true(life_serves(life));
     assert_int_equal(fixture_logged(&life->fixture, "is started with"), 1);
+}
+
+/* A fault that comes into the file while weights are held costs neither them nor the service, once
+ * it is mended. */
+static void test_file_is_mended(void **state)
+{
+    struct life *life = *state;
+    char path[300], text[2000];
+    fixture_start(&life->fixture, &life->options);
+    (void)snprintf(path, sizeof(path), "%s", temp_path(&life->fixture.folder, "conf"));
+    read_text(path, text, sizeof(text));
+    write_text(path, "threads = many\n");
+    assert_int_equal(kill(fixture_daemon_pid(&life->fixture), SIGKILL), 0);
+    fixture_wait_logged(&life->fixture, "ended with code 2", 2);
+    write_text(path, text);
+    fixture_wait_logged(&life->fixture, "serves on", 2);
+    assert_true(life_serves(life));
+    assert_int_equal(fixture_stop(&life->fixture), 0);
 }
 
 /* One that never gets ready is tried again, more and more slowly, until somebody ends it. */
@@ -213,8 +240,9 @@ int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_death),   CASE(test_no_leak),         CASE(test_refusals), CASE(test_backoff),
-        CASE(test_upgrade), CASE(test_no_sign_of_life), CASE(test_stranger),
+        CASE(test_death),    CASE(test_no_leak),        CASE(test_refusals),
+        CASE(test_backoff),  CASE(test_upgrade),        CASE(test_no_sign_of_life),
+        CASE(test_stranger), CASE(test_file_is_mended),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

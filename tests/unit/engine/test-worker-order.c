@@ -100,6 +100,18 @@ static void expect(struct ordered *ordered, uint64_t request_id, uint32_t status
     assert_int_equal(result.status, status);
 }
 
+/* With few requests, half of which may wait. */
+#define N_REQUESTS 8u
+
+static int set_up_small(void **state)
+{
+    (void)state;
+    struct worker_limits limits = worker_bench_limits;
+    limits.requests_max = N_REQUESTS;
+    worker_bench_init(&wb, &limits);
+    return 0;
+}
+
 /* ---- waiting -----------------------------------------------------------------------------------
  */
 
@@ -316,6 +328,33 @@ static void lost_while_it_waits(void **state)
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
+/* Streams that never get ready leave room for everybody else, and who is refused is let go. */
+static void waiting_is_bounded(void **state)
+{
+    (void)state;
+    struct ordered ordered;
+    ordered_init(&ordered, 1);
+    for (uint32_t i = 0; i < N_REQUESTS / 2; i++) {
+        submit(&ordered, i, 7, 0);
+    }
+    submit(&ordered, N_REQUESTS / 2, 7, 0);
+    expect(&ordered, 100 + N_REQUESTS / 2, STATUS_BUSY);
+    wait_ended(&ordered, N_REQUESTS / 2, 7);
+    struct request_desc plain = desc_of(&ordered, 0, 0, 0);
+    plain.flags = 0;
+    plain.request_id = 1;
+    client_submit(&ordered.client, &plain);
+    expect(&ordered, 1, STATUS_OK);
+    for (uint32_t i = 0; i < N_REQUESTS / 2; i++) {
+        say_ready(&ordered, i, 7);
+        expect(&ordered, 100 + i, STATUS_OK);
+    }
+    submit(&ordered, N_REQUESTS / 2, 8, 0);
+    say_ready(&ordered, N_REQUESTS / 2, 8);
+    expect(&ordered, 100 + N_REQUESTS / 2, STATUS_OK);
+    ordered_finish(&ordered);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +369,7 @@ int main(void)
         TEST(drained_while_it_waits),
         TEST(stopped_while_it_waits),
         TEST(lost_while_it_waits),
+        cmocka_unit_test_setup_teardown(waiting_is_bounded, set_up_small, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,9 @@ static void put_bounds(FILE *stream, const struct config_option *option)
         fprintf(stream, "%s", option->unit);
         return;
     default:
-        fprintf(stream, "%s of %s, %ju to %ju", config_type_name(option->type), option->unit,
-                (uintmax_t)option->min, (uintmax_t)option->max);
+        fprintf(stream, "%s%s%s, %ju to %ju", config_type_name(option->type),
+                option->unit[0] != '\0' ? " of " : "", option->unit, (uintmax_t)option->min,
+                (uintmax_t)option->max);
     }
 }
 
