@@ -8,6 +8,8 @@
  * pause. With nobody decoding there is nothing to pay. */
 #include "daemon/engine/sched_internal.h"
 
+#include <math.h>
+
 #include "ipc/base/clock.h"
 
 /* So long after its latest request somebody still counts as decoding. */
@@ -83,6 +85,9 @@ void prefill_ended(struct sched *sched, const struct sched_flight *flight, uint6
 {
     earn(sched, now_nsec);
     if (flight->was_waited_for) {
-        sched->prefill_credit_nsec -= (double)run_nsec;
+        /* A chunk whose deadline let it jump the queue leaves a debt of one chunk at most: all
+         * prefills share the credit. */
+        double rest_nsec = sched->prefill_credit_nsec - (double)run_nsec;
+        sched->prefill_credit_nsec = fmax(rest_nsec, -(double)run_nsec);
     }
 }
