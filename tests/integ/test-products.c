@@ -256,6 +256,8 @@ static void test_row_in_any_place(void **state)
         shape.m = 65;
         init(&prefill, ring, i_weight, &shape);
         assert_true(product_run(&prefill, ring));
+        /* Only GPUs have an order of sums of their own for so many rows. */
+        assert_true(getenv("GEMMD_TEST_GPU") != NULL || product_same_row(&alone, 0, &prefill, 0));
         for (uint32_t i = 0; i < 3 * ARRAY_LENGTH(sizes); i++) {
             struct product many;
             shape.m = sizes[i / 3];
