@@ -327,8 +327,8 @@ typedef uint64_t gemmd_ticket_t;
 
 /* gemmd_gemm() - one product, start to end: y = x W^T (+ bias). Blocks.
  * Shapes: x (m, k) of x_dtype; y (m, n) of y_dtype, which is F32, F16 or BF16. y must overlap
- * neither x nor x_scale. A row of y depends on that row of x and on the weight only: never on m or
- * on what it was batched with.
+ * neither x nor x_scale. A row of y depends on that row of x and on the weight only, never on what
+ * it was batched with, nor on m up to 64; a GPU may add up in another order where m is larger.
  * Errors: INVALID_ARGUMENT with the numbers; UNSUPPORTED types; NOT_FOUND when the weight was
  * unloaded; BUSY; TIMEOUT; SHUTTING_DOWN; DEVICE_LOST; DISCONNECTED. y is undefined unless
  * GEMMD_OK. */
