@@ -58,7 +58,7 @@ static int enqueue(const struct gk_launch *launch, void *stream)
 const struct gk_kernel cuda_strip_wide = {
     .name = "cuda_u4_strip_wide",
     .device_kind = GK_DEVICE_CUDA,
-    .tile = "64n x 16m to 256n x 64m, k256",
+    .tile = "128n x 32m to 256n x 64m, k256",
     .numerics = "strip",
     .can_implement = can_implement,
     .workspace_bytes = workspace_bytes,
