@@ -111,8 +111,8 @@ static void bench_finish(struct bench *bench)
     (void)cudaFree(bench->memory);
 }
 
-/* x: something that fills every bit of a mantissa, the same in no two rows. On the stream that reads
- * it: a copy on another one may still be under way when cudaMemcpy() returns. */
+/* x: something that fills every bit of a mantissa, the same in no two rows. On the stream that
+ * reads it: a copy on another one may still be under way when cudaMemcpy() returns. */
 static cudaError_t fill_x(struct bench *bench)
 {
     uint64_t n_elems = M_MAX * bench->gemm.x_stride;

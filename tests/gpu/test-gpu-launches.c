@@ -1,7 +1,8 @@
 /* test-gpu-launches.c - every CUDA kernel, a few launches of each format it takes, in allocations
  * of exactly the size that it may use and that nobody has written: what sanitizers are to look at
  * (tests/gpu/run sanitize), which know plain allocations best. That products are right is for the
- * other tests; here they have to be finite. Skipped without a GPU. */
+ * other tests; here they have to be finite. With a kernel's name as an argument, that one only.
+ * Skipped without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ipc/base/num.h"
 #include "tests/unit/kernels/kernel_case.h"
@@ -26,6 +28,7 @@ static const uint32_t row_counts[] = {1, 9, 33, 64, 65, 130};
 
 static uint32_t cuda_arch;
 static uint32_t n_launches[GK_KERNELS_MAX];
+static const char *only; /* the kernel of that name; NULL: all */
 
 /* ---- one launch --------------------------------------------------------------------------------
  */
@@ -130,7 +133,8 @@ static void launch_all(struct job *job, uint32_t m, struct random *random)
     job->problem.is_prefill = m > GK_BATCH_ROWS_MAX;
     job->x = upload_x(&job->problem, m, random);
     for (uint32_t i = 0; i < n_kernels; i++) {
-        if (kernels[i]->can_implement(&job->problem, NULL) == 0) {
+        bool is_wanted = only == NULL || strcmp(only, kernels[i]->name) == 0;
+        if (is_wanted && kernels[i]->can_implement(&job->problem, NULL) == 0) {
             launch(kernels[i], job);
             n_launches[i]++;
         }
@@ -166,7 +170,8 @@ static void test_every_kernel(void **state)
         launch_format(i);
     }
     for (uint32_t i = 0; i < n_kernels; i++) {
-        bool is_there = cuda_arch == 90 && kernels[i]->plan == NULL;
+        bool is_there = cuda_arch == 90 && kernels[i]->plan == NULL &&
+                        (only == NULL || strcmp(only, kernels[i]->name) == 0);
         print_message("note: %s: %u launches\n", kernels[i]->name, n_launches[i]);
         assert_true(n_launches[i] > 0 || !is_there);
     }
@@ -184,8 +189,9 @@ static bool find_gpu(void)
     return true;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    only = argc > 1 ? argv[1] : NULL;
     if (!find_gpu()) {
         (void)puts("skipped: this machine has no GPU that CUDA can use");
         return SKIPPED;
