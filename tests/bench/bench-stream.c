@@ -171,7 +171,7 @@ static bool child_of_ways(uint32_t i_child)
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
     bool is_right = true;
     for (enum chain_way way = CHAIN_SYNC; is_right && way < CHAIN_WAYS; way++) {
-        if (chain_has_way(client, way)) {
+        if (chain_has_way(client, 0, way)) {
             figures->has_way[way] = true;
             is_right = run_way(client, i_child, way, &n_meetings);
         }

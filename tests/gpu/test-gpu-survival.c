@@ -258,7 +258,7 @@ static void end_and_await(void)
 
 static bool init_chain(struct chain *chain, gemmd_client_t *client)
 {
-    enum chain_way way = chain_has_way(client, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
+    enum chain_way way = chain_has_way(client, 0, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
     return chain_init(chain, client, "tiny/layer.int4", way) && chain_seed(chain, 1) &&
            chain_steps(chain, 20);
 }

@@ -1,5 +1,6 @@
 /* fixture.h - the real daemon on a private socket folder, for tests and benches. It owns the host
- * device, unless the configuration names devices or $GEMMD_TEST_GPU is set.
+ * device, unless the configuration names devices or $GEMMD_TEST_GPU is set; $GEMMD_TEST_DEVICE is
+ * what it owns whatever either says, of all that the machine has.
  *
  * The program is the one of the same build, or $GEMMD_PROGRAM. It dies with the thread that started
  * it (PR_SET_PDEATHSIG), so a test that fails half-way leaves no daemon behind. What goes wrong in

@@ -199,9 +199,6 @@ static void answer(struct sim *sim, struct asked *asked)
     }
     walker->n_open--;
     sim->n_answered++;
-    if (sim->now_nsec >= sim->half_nsec) {
-        walker->n_done++;
-    }
     if (walker->n_open > 0) {
         return;
     }
@@ -285,6 +282,7 @@ static void land(struct sim *sim)
             continue;
         }
         sched_done(sim->sched, &asked->item, sim->now_nsec);
+        sim->walkers[asked->i_client].n_done += sim->now_nsec >= sim->half_nsec;
         answer(sim, asked);
     }
 }

@@ -59,7 +59,8 @@ struct sim_result {
     double stall_p50_usec; /* asked -> launched */
     double stall_p99_usec;
     double held_max_usec;             /* the longest that one was held with the device free */
-    uint64_t n_done[SIM_CLIENTS_MAX]; /* in the second half of the time, as all of the above */
+    uint64_t n_done[SIM_CLIENTS_MAX]; /* in the second half of the time, as all of the above; not
+                                         those that timed out */
     uint64_t n_refused;               /* timed out */
     struct sched_stats stats;
 };

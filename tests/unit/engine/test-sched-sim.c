@@ -205,12 +205,71 @@ static void device_time_is_shared(void **state)
     assert_true(result.n_done[7] > 0);
 }
 
+/* Sessions with nothing to share. */
+static void each_its_own(struct sim_setup *setup, uint32_t n_clients)
+{
+    in_step(setup, n_clients, 1, SCHED_NATURAL);
+    for (uint32_t i = 0; i < n_clients; i++) {
+        setup->clients[i].model = i;
+    }
+}
+
+/* Whose every request is urgent chooses when to be served, and gains what others leave at most:
+ * they get what they would get beside one without deadlines. */
+static void short_deadlines_gain_nothing(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result honest;
+    struct sim_result result;
+    for (uint32_t n_clients = 3; n_clients <= 9; n_clients += 3) {
+        each_its_own(&setup, n_clients);
+        sim_run(&setup, &honest);
+        for (uint32_t timeout_usec = 10; timeout_usec <= 250; timeout_usec += 30) {
+            setup.clients[0].timeout_usec = timeout_usec;
+            sim_run(&setup, &result);
+            for (uint32_t i = 1; i < n_clients; i++) {
+                assert_true(result.n_done[i] >= 9 * honest.n_done[i] / 10);
+            }
+        }
+    }
+}
+
+/* A session gets a session's share of the chunks, however many prefills it asks for at once, and
+ * how soon it wants them. */
+static void many_prefills_gain_nothing(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result result;
+    for (uint32_t n_clients = 2; n_clients <= 4; n_clients++) {
+        for (uint32_t timeout_usec = 0; timeout_usec <= 600; timeout_usec += 150) {
+            each_its_own(&setup, n_clients);
+            setup.seconds = 0.4;
+            for (uint32_t i = 0; i < 2; i++) {
+                setup.clients[i].prefill_share = 1;
+                setup.clients[i].prefill_rows = 100;
+            }
+            setup.clients[0].n_burst = 4;
+            setup.clients[0].timeout_usec = timeout_usec;
+            sim_run(&setup, &result);
+            assert_true(result.n_done[1] > 0);
+            assert_true((double)result.n_done[0] < 1.15 * (double)result.n_done[1] + 4);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixteen_share_every_launch), cmocka_unit_test(slow_one_throttles_nobody),
-        cmocka_unit_test(who_may_not_be_held_is_not), cmocka_unit_test(no_gain_no_hold),
-        cmocka_unit_test(prefill_stays_in_its_share), cmocka_unit_test(device_time_is_shared),
+        cmocka_unit_test(sixteen_share_every_launch),
+        cmocka_unit_test(slow_one_throttles_nobody),
+        cmocka_unit_test(who_may_not_be_held_is_not),
+        cmocka_unit_test(no_gain_no_hold),
+        cmocka_unit_test(prefill_stays_in_its_share),
+        cmocka_unit_test(device_time_is_shared),
+        cmocka_unit_test(short_deadlines_gain_nothing),
+        cmocka_unit_test(many_prefills_gain_nothing),
         cmocka_unit_test(random_scenarios),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
