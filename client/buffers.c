@@ -256,6 +256,19 @@ static void prepare_vmm(struct gemmd_buffer *buffer, const struct origin *origin
     prepare(buffer, SIDE_IMPORT_BUFFER, origin->device_index, origin->exported->allocation_bytes);
 }
 
+/* The daemon cannot tell: an IPC handle that it opens for one GPU looks like memory of that GPU,
+ * and its kernels would read the other's over the bus. */
+static int check_home(const struct side_buffer *answer, const struct origin *origin)
+{
+    if (memcmp(answer->device_uuid, origin->exported->device_uuid, SIDE_UUID_BYTES) == 0) {
+        return 0;
+    }
+    return client_refuse(STATUS_INVALID_ARGUMENT,
+                         "gemmd_buffer_import_cuda: the memory is on another GPU than the daemon's "
+                         "device %u; allocate it on the weight's device",
+                         origin->device_index);
+}
+
 static int share_cuda(struct gemmd_buffer *buffer, const struct origin *origin)
 {
     struct side_packet packet;
@@ -268,8 +281,10 @@ static int share_cuda(struct gemmd_buffer *buffer, const struct origin *origin)
     if (r != 0) {
         return r;
     }
+    struct side_buffer answer = packet.message.buffer;
     side_packet_finish(&packet);
-    return origin->fd >= 0 ? copy_fd(origin->fd, &buffer->fd) : 0;
+    r = check_home(&answer, origin);
+    return r == 0 && origin->fd >= 0 ? copy_fd(origin->fd, &buffer->fd) : r;
 }
 
 int gemmd_buffer_import_cuda(gemmd_client_t *client, uint32_t device_index, void *pointer,
@@ -319,6 +334,7 @@ void gemmd_buffer_free(gemmd_buffer_t *buffer)
     pthread_mutex_lock(&buffer->client->buffers_lock);
     list_remove(&buffer->in_client);
     pthread_mutex_unlock(&buffer->client->buffers_lock);
+    handover_await(buffer->client, &buffer->id);
     session_release(buffer->client, &buffer->id, &buffer->id_next);
     cleanup_fd(&buffer->fd);
     region_finish(&buffer->region);
