@@ -230,9 +230,11 @@ void model_describe(const struct model *model, struct msg_model *ret_message)
         .n_weights = model->n_weights,
         .packed_bytes = model_bytes(model),
         .load_seconds = model->load_seconds,
+        .load_bytes = model->load_bytes,
         .n_warnings = model->n_warnings,
         .act_dtype = model->act_dtype,
     };
+    memcpy(message.load_shares, model->load_shares, sizeof(message.load_shares));
     (void)snprintf(message.name, sizeof(message.name), "%s", model->name);
     (void)snprintf(message.path, sizeof(message.path), "%s", model->path);
     (void)snprintf(message.device, sizeof(message.device), "%.*s", MSG_WORD_BYTES - 1,

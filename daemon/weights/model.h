@@ -57,6 +57,8 @@ struct model {
     char **warnings; /* owned */
     uint32_t n_warnings;
     double load_seconds;
+    uint64_t load_bytes; /* these two: see struct msg_model */
+    double load_shares[MSG_LOAD_PHASES];
     struct sources sources; /* owned */
     bool is_adopted;        /* from an earlier process; load_seconds is what that took */
     bool is_kept;           /* see keep.h; then */
