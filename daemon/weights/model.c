@@ -76,15 +76,20 @@ struct weight *weight_unref(struct weight *weight)
     return NULL;
 }
 
+struct gk_problem weight_problem(const struct weight *weight)
+{
+    return (struct gk_problem){.desc = weight->desc,
+                               .layout = weight->layout,
+                               .m = 1,
+                               .x_dtype = weight->act_dtype,
+                               .y_dtype = weight->act_dtype,
+                               .cuda_arch = weight->device->cuda_arch};
+}
+
 int weight_make_ready(struct weight *weight, struct reason *why)
 {
     struct device *device = weight->device;
-    const struct gk_problem problem = {.desc = weight->desc,
-                                       .layout = weight->layout,
-                                       .m = 1,
-                                       .x_dtype = weight->act_dtype,
-                                       .y_dtype = weight->act_dtype,
-                                       .cuda_arch = device->cuda_arch};
+    const struct gk_problem problem = weight_problem(weight);
     int r = device_plan(device, &problem, weight->packed.base, why);
     if (r != 0) {
         return r;

@@ -76,6 +76,9 @@ int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
 struct weight *weight_ref(struct weight *weight);
 struct weight *weight_unref(struct weight *weight);
 
+/* weight_problem() - one row of it, in its own element type. */
+struct gk_problem weight_problem(const struct weight *weight);
+
 /* weight_make_ready() - of a weight whose packed form is in place: let kernels plan for it, and
  * have the device set aside the scratch they need. 0, negative errno or a status of the device. */
 int weight_make_ready(struct weight *weight, struct reason *why) GD_MUST_CHECK;
