@@ -14,6 +14,7 @@
 
 static int take_place(struct gemmd_client *client, int *fd)
 {
+    atomic_fetch_add(&client->session, 1);
     if (client->session_fd < 0) {
         client->session_fd = steal_fd(fd);
         return 0;
@@ -23,15 +24,15 @@ static int take_place(struct gemmd_client *client, int *fd)
                : 0;
 }
 
-static int connect_session(struct gemmd_client *client)
+static int connect_session(struct gemmd_client *client, uint32_t connect_msec)
 {
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_SOCKET_NAME);
     uint32_t msec = client->options.timeout_msec;
-    CLEAN_FD int fd = side_connect(path, msec);
+    CLEAN_FD int fd = side_connect(path, connect_msec);
     if (fd == -EAGAIN) {
         return client_refuse(STATUS_TIMEOUT, "the daemon at %s took no connection within %u ms",
-                             path, msec);
+                             path, connect_msec);
     }
     if (fd < 0) {
         char text[128];
@@ -69,10 +70,13 @@ static int say_hello(struct gemmd_client *client)
     return 0;
 }
 
-int connection_open(struct gemmd_client *client)
+int connection_open(struct gemmd_client *client, uint32_t connect_msec)
 {
     pthread_mutex_lock(&client->side_lock); /* nobody asks before HELLO is said */
-    int r = connect_session(client);
+    int r = connect_session(client, connect_msec);
+    if (r == 0 && atomic_load(&client->is_closing)) { /* else who closes has shut it down */
+        r = session_gone(client);
+    }
     r = r != 0 ? r : say_hello(client);
     pthread_mutex_unlock(&client->side_lock);
     return r;

@@ -82,6 +82,7 @@ static int trial_init(struct cuda_trial *trial, uint64_t memory_bytes, struct re
                                 : cuda_fail(trial->cuda, error, "making room for a timing", why);
 }
 
+/* On the trial's stream: behind what clears the memory, and ahead of the launches. */
 static int fill_x(struct cuda_trial *trial, const struct trial_layout *layout, struct reason *why)
 {
     const struct gk_problem *problem = &trial->trial->problem;
@@ -91,8 +92,9 @@ static int fill_x(struct cuda_trial *trial, const struct trial_layout *layout, s
         return err_raise(-ENOMEM);
     }
     trial_fill_x(x, problem);
-    cudaError_t error =
-        cudaMemcpy(trial->memory + layout->x_offset, x, x_bytes, cudaMemcpyHostToDevice);
+    cudaError_t error = cudaMemcpyAsync(trial->memory + layout->x_offset, x, x_bytes,
+                                        cudaMemcpyHostToDevice, trial->stream);
+    error = error != cudaSuccess ? error : cudaStreamSynchronize(trial->stream);
     return error == cudaSuccess ? 0 : cuda_fail(trial->cuda, error, "copying x", why);
 }
 

@@ -115,6 +115,9 @@ void intake_accept(struct worker *worker, struct worker_session *session,
     GD_ASSERT(request != NULL); /* both callers look first */
     struct reason why = REASON_NULL;
     int r = check(worker, request, desc, &why);
+    if (is_from_lane) { /* now that it holds its buffers: who sees that may release them */
+        ring_advance(&session->lane.submit);
+    }
     if (r != 0) {
         request_refuse(worker, request, r, why.text);
         return;
@@ -147,11 +150,12 @@ bool intake_is_stalled(const struct worker_session *session)
     return lane_room(&session->lane, session->n_lane_requests) == RING_FULL;
 }
 
-/* One entry of a lane, if there is one and its completion has a place. */
-static enum ring_result take_entry(struct worker_session *session, struct request_desc *ret_desc)
+/* One entry of a lane, if there is one and its completion has a place. It stays in the ring. */
+static enum ring_result look_at_entry(const struct worker_session *session,
+                                      struct request_desc *ret_desc)
 {
     enum ring_result r = lane_room(&session->lane, session->n_lane_requests);
-    return r == RING_OK ? ring_pop(&session->lane.submit, ret_desc) : r;
+    return r == RING_OK ? ring_peek(&session->lane.submit, ret_desc) : r;
 }
 
 static uint64_t lane_share(const struct worker *worker)
@@ -176,7 +180,7 @@ static uint32_t poll_lane(struct worker *worker, struct worker_session *session,
     uint32_t n_taken = 0;
     while (n_taken < LANE_BURST && may_take(worker, session, intake)) {
         struct request_desc desc;
-        enum ring_result r = take_entry(session, &desc);
+        enum ring_result r = look_at_entry(session, &desc);
         if (r == RING_CORRUPT) {
             lane_mark_corrupt(worker, session);
         }
@@ -185,6 +189,7 @@ static uint32_t poll_lane(struct worker *worker, struct worker_session *session,
         }
         n_taken++;
         if (desc.op == REQUEST_OP_CANCEL) {
+            ring_advance(&session->lane.submit);
             intake_cancel(worker, session, desc.request_id);
             continue;
         }

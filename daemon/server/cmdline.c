@@ -76,6 +76,7 @@ static error_t parse_key(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_KEPT:
         cmdline->is_keeper = false;
+        cmdline->is_kept = true;
         return 0;
     case KEY_CHECK:
         cmdline->is_check_only = true;

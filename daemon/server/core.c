@@ -193,6 +193,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
                           .stats = stats,
                           .keep = *keep};
     *keep = KEEP_NULL;
+    core->was_drained = keep_take_marks(&core->keep, KEEP_DRAINED) > 0;
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     if (r == 0) {
@@ -245,9 +246,18 @@ void core_drain(struct core *core)
     }
 }
 
+void core_drain_for_good(struct core *core)
+{
+    if (core->phase < CORE_DRAINING) {
+        keep_mark(&core->keep, KEEP_DRAINED);
+    }
+    core_drain(core);
+}
+
 void core_stop(struct core *core)
 {
     core_drain(core);
+    keep_unmark(&core->keep, KEEP_DRAINED);
     core->phase = CORE_STOPPING;
     core->loader = loader_free(core->loader);
 }

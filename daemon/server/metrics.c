@@ -211,6 +211,8 @@ static void write_start(struct openmetrics *om, const struct core *core)
     const struct adoption *adoption = &core->adoption;
     write_plain(om, OPENMETRICS_GAUGE, "gemmd_weights_kept", "1 if weights outlive this process.",
                 core->keep.ops != NULL);
+    write_plain(om, OPENMETRICS_GAUGE, "gemmd_adoption_refused_models",
+                "Models that were kept and could not be taken over.", adoption->n_refused);
     write_plain(om, OPENMETRICS_GAUGE, "gemmd_adopted_models",
                 "Models taken over from an earlier process at the start.", adoption->n_models);
     write_plain(om, OPENMETRICS_GAUGE, "gemmd_adopted_weights", "Their weights.",

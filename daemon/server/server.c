@@ -154,7 +154,6 @@ static int open_sockets(struct server *server)
     struct lockfile *lockfile = &server->lockfile;
     int control_fd = supervisor_socket(&server->supervisor, lockfile->control_path);
     int session_fd = supervisor_socket(&server->supervisor, lockfile->session_path);
-    lockfile->has_foreign_sockets = control_fd >= 0 && session_fd >= 0;
     int r = control_open(&server->control, lockfile->control_path, mode, control_fd);
     return r != 0 ? r
                   : reception_open(&server->reception, lockfile->session_path, mode, session_fd);
@@ -181,7 +180,12 @@ static void serve(struct server *server)
     server->core.phase = CORE_SERVING;
     server->core.ready_nsec = clock_now_nsec();
     log_write(LOG_LEVEL_NOTICE, "server", "gemmd " GEMMD_VERSION " serves on '%s'", server->dir);
-    (void)sd_notify(0, "READY=1\nSTATUS=serving");
+    if (server->core.was_drained) {
+        log_write(LOG_LEVEL_WARNING, "server",
+                  "draining, as the process before this one was when it died; a restart ends that");
+        core_drain(&server->core);
+    }
+    (void)sd_notifyf(0, "READY=1\nSTATUS=%s", core_phase_name(server->core.phase));
 }
 
 static bool is_probing(const struct server *server)
@@ -487,6 +491,8 @@ static int set_up(struct server *server, struct reason *why)
     r = r != 0 ? r
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
+    server->lockfile.has_foreign_sockets =
+        r == 0 && supervisor_has_socket(&server->supervisor, server->lockfile.session_path);
     r = r != 0 ? r : message_guard_init(server->lockfile.control_path, accept_guard_limit());
     r = r != 0 ? r
                : stats_create(server->lockfile.stats_path,
@@ -556,6 +562,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     server->config = config;
     server->cmdline = cmdline;
     server->lockfile = LOCKFILE_NULL;
+    bool has_weights = !cmdline->is_kept && supervisor_has_weights();
     int r = supervisor_take(&server->supervisor);
     if (config->socket_dir[0] != '\0') {
         memcpy(server->dir, config->socket_dir, sizeof(config->socket_dir));
@@ -569,8 +576,10 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     if (r < 0 || why.status != 0) {
         server->exit_code = tell_failure(r, &why, "gemmd cannot run");
     }
+    bool was_ready = server->core.ready_nsec != 0;
     tear_down(server);
     enum exit_code code = server->exit_code;
     free(server);
-    return code;
+    bool is_to_retry = has_weights && !was_ready && code != EXIT_CODE_DONE;
+    return is_to_retry ? supervisor_end_start(code) : code;
 }

@@ -202,11 +202,12 @@ static json_t *start_object(const struct core *core)
     const struct adoption *adoption = &core->adoption;
     json_t *ready = core->ready_nsec == 0 ? json_null()
                                           : json_real(seconds(core->ready_nsec - core->start_nsec));
-    return json_pack("{s:o, s:b, s:i, s:i, s:o, s:f, s:f}", "ready_seconds", ready, "is_kept",
-                     core->keep.ops != NULL, "adopted_models", (int)adoption->n_models,
-                     "adopted_weights", (int)adoption->n_weights, "adopted_bytes",
-                     integer(adoption->n_bytes), "adopt_seconds", adoption->seconds,
-                     "digest_seconds", adoption->digest_seconds);
+    return json_pack("{s:o, s:b, s:i, s:i, s:i, s:o, s:f, s:f}", "ready_seconds", ready, "is_kept",
+                     core->keep.ops != NULL, "refused_models", (int)adoption->n_refused,
+                     "adopted_models", (int)adoption->n_models, "adopted_weights",
+                     (int)adoption->n_weights, "adopted_bytes", integer(adoption->n_bytes),
+                     "adopt_seconds", adoption->seconds, "digest_seconds",
+                     adoption->digest_seconds);
 }
 
 static json_t *job_object(const struct msg_job *job)

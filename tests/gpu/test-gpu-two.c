@@ -4,10 +4,12 @@
  * machine with fewer than two. The parent never uses CUDA: it forks. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 #include <cuda_runtime_api.h>
@@ -23,11 +25,19 @@
 #define K_MAX        256u
 #define MARGIN_BYTES (64ull << 20)
 
+#define WAIT_SECONDS 30.0
+
 static struct two two;
+static _Atomic uint32_t *n_set_up; /* children of turns that have what they need */
 
 static int set_up(void **state)
 {
     (void)state;
+    n_set_up =
+        mmap(NULL, sizeof(*n_set_up), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (n_set_up == MAP_FAILED) {
+        return -1;
+    }
     two_init(&two);
     return two_start(&two, &(struct fixture_options){.config = "devices = auto\n"}) ? 0 : -1;
 }
@@ -37,6 +47,7 @@ static int tear_down(void **state)
     (void)state;
     int code = fixture_stop(&two.fixture);
     two_finish(&two);
+    (void)munmap((void *)(uintptr_t)n_set_up, sizeof(*n_set_up));
     return code;
 }
 
@@ -87,6 +98,17 @@ static bool take_turns(gemmd_client_t *client, struct product products[TWO_GPUS]
     return true;
 }
 
+/* Until both children have their contexts, which take memory. */
+static bool await_both(void)
+{
+    double deadline = fixture_now() + WAIT_SECONDS;
+    atomic_fetch_add(n_set_up, 1);
+    while (atomic_load(n_set_up) < 2 && fixture_now() < deadline) {
+        fixture_sleep(0.001);
+    }
+    return atomic_load(n_set_up) == 2;
+}
+
 /* The one alternates, the other works on the second GPU only; neither costs memory. */
 static bool child_of_turns(uint32_t i_child)
 {
@@ -100,8 +122,8 @@ static bool child_of_turns(uint32_t i_child)
             two_product(&two, &products[i], client, i, i_child) &&
             gpu_buffer_init_on(&y[i], client, GPU_ARENA, i, gemmd_buffer_bytes(products[i].y));
     }
-    is_right = is_right && free_bytes(before) && take_turns(client, products, y, i_child) &&
-               free_bytes(after);
+    is_right = is_right && free_bytes(before) && await_both() && free_bytes(before) &&
+               take_turns(client, products, y, i_child) && free_bytes(after);
     for (uint32_t i = 0; is_right && i < TWO_GPUS; i++) {
         is_right = after[i] + MARGIN_BYTES >= before[i];
         if (!is_right) {
@@ -244,7 +266,7 @@ static bool imports_are_refused(gemmd_client_t *client)
     bool is_right = vmm != NULL && cudaMalloc(&plain, 1u << 20) == cudaSuccess;
     is_right = is_right &&
                is_refused(gemmd_buffer_import_cuda(client, 1, plain, 1u << 20, &buffer),
-                          GEMMD_INVALID_ARGUMENT, "cuda:1") &&
+                          GEMMD_INVALID_ARGUMENT, "another GPU") &&
                is_refused(gemmd_buffer_import_cuda(client, 1, vmm, vmm_bytes, &buffer),
                           GEMMD_INVALID_ARGUMENT, "not on cuda:1");
     return is_right;
@@ -259,11 +281,12 @@ static bool child_that_mixes(uint32_t i_child)
     struct gpu_buffer wrong;
     gemmd_buffer_t *buffer;
     gemmd_stream_t *stream;
+    cudaStream_t cuda_stream;
     char text[MSG_TEXT_BYTES];
     gemmd_client_t *client = fixture_open(&two.fixture, GEMMD_PATH_RING);
     if (!two_product(&two, &product, client, 1, 2) ||
         !gpu_buffer_init_on(&wrong, client, GPU_ARENA, 0, 1u << 20) ||
-        cudaSetDevice(0) != cudaSuccess) {
+        cudaSetDevice(0) != cudaSuccess || cudaStreamCreate(&cuda_stream) != cudaSuccess) {
         return false;
     }
     struct gemmd_gemm gemm = product.gemm;
@@ -271,9 +294,8 @@ static bool child_that_mixes(uint32_t i_child)
     bool is_right =
         is_refused(gemmd_gemm(client, &gemm), GEMMD_INVALID_ARGUMENT, "of device 0 (cuda:0)");
     is_right &= imports_are_refused(client);
-    is_right &=
-        is_refused(gemmd_stream_open(client, 1, cudaStreamPerThread, GEMMD_ORDER_MEMORY, &stream),
-                   GEMMD_INVALID_ARGUMENT, "primary context");
+    is_right &= is_refused(gemmd_stream_open(client, 1, cuda_stream, GEMMD_ORDER_MEMORY, &stream),
+                           GEMMD_INVALID_ARGUMENT, "primary context");
     is_right &=
         is_refused(gemmd_buffer_alloc(client, 2, 4096, &buffer), GEMMD_NOT_FOUND, "owns 2") &&
         control_load_on(client, "third", two.models[0].path, "cuda:7", text) == GEMMD_NOT_FOUND;
