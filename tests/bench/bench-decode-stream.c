@@ -172,7 +172,8 @@ static void look_at(struct window *window, const struct decode_scenario *scenari
 {
     const struct decode_record *record = &board->records[i_client];
     uint32_t n_weights = shape.n_blocks * DECODE_LINEARS;
-    double thought_usec = decode_think_usec(&run, scenario, i_client) - scenarios[0].usec_min;
+    double thought_usec =
+        (double)(decode_think_usec(&run, scenario, i_client) - scenarios[0].usec_min);
     double own_usec = alone_usec + thought_usec * n_weights;
     uint64_t pass_nsec = 0;
     double n_products = 0;
