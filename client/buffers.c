@@ -334,6 +334,7 @@ void gemmd_buffer_free(gemmd_buffer_t *buffer)
     pthread_mutex_lock(&buffer->client->buffers_lock);
     list_remove(&buffer->in_client);
     pthread_mutex_unlock(&buffer->client->buffers_lock);
+    handover_await(buffer->client, &buffer->id);
     session_release(buffer->client, &buffer->id, &buffer->id_next);
     cleanup_fd(&buffer->fd);
     region_finish(&buffer->region);

@@ -2,8 +2,9 @@
  * calls.
  *
  * Floors, lowest first: error; filled, taken, thread, queue, session, known, driver_cuda;
- * device_memory; device_order; exchange, connection; listen; control; turns; weights; submit, wait,
- * buffers; stream; resend; revive; client. Who finds the daemon gone calls client->revive.
+ * device_memory; device_order; exchange, connection; listen; handover; control; turns; weights;
+ * submit, wait, buffers; stream; resend; revive; client. Who finds the daemon gone calls
+ * client->revive.
  *
  * Locks: life_lock (whether the client is being revived; a leaf); lanes_lock (opening of queues),
  * buffers_lock (the list, and sharing of one more); under each of these side_lock (session socket)
@@ -278,6 +279,11 @@ void listen_await_quiet(struct queue *queue);
 void listen_drain(struct gemmd_client *client, struct queue *queue);
 void listen_sleep(struct gemmd_client *client, struct queue *queue, uint64_t timeout_usec);
 void listen_for_reply(struct gemmd_client *client, uint64_t timeout_usec);
+
+/* handover.c - handover_await(): until the daemon holds that buffer for every request in flight
+ * that names it, or over ZeroMQ, until these have ended; up to timeout_msec. Without any of the
+ * locks. */
+void handover_await(struct gemmd_client *client, const struct buffer_id *id);
 
 /* control.c - control_call(): one verb and its reply, which is to be finished by the caller.
  * Return: 0, or the refusal's status with the sentence set and nothing to finish. Any thread;

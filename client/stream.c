@@ -176,6 +176,7 @@ static int push(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, uint
         queue_give(queue, ticket);
         return client_refuse(STATUS_BAD_MESSAGE, "the lane's indices were overwritten");
     }
+    ticket->desc = desc;
     ticket->order_value++;
     ticket->first_failure = &stream->failure;
     *ret_id = ticket->id;

@@ -204,7 +204,7 @@ struct msg_choice {
     uint32_t m;
     char kernel[MSG_WORD_BYTES];
     char tile[MSG_WORD_BYTES];
-    double predicted_usec;
+    double predicted_usec;         /* 0: not known */
     double measured_usec;          /* 0: not known */
     double floor_usec;             /* 0: not known */
     struct msg_declined *declined; /* owned */

@@ -24,8 +24,8 @@
  * gemmd_last_error() has one sentence with the numbers in it, for the calling thread.
  *
  * Threads: all calls on one client may be made from any threads at once, except gemmd_close(),
- * which must be the last. A buffer must outlive the requests that name it. After fork() the child
- * must not use the parent's client; it opens its own.
+ * which must be the last. A buffer must outlive the calls that submit requests which name it. After
+ * fork() the child must not use the parent's client; it opens its own.
  *
  * Versions: the library and the daemon agree on a protocol version when they connect. Every struct
  * starts with struct_bytes, its size where the program was compiled: start from its _INIT macro.
@@ -281,8 +281,10 @@ GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
 GEMMD_PUBLIC enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer);
 
 /* gemmd_buffer_free() - unmap here; the daemon lets go when the last request using it has ended.
- * Your own GPU work on it must have ended. A request in flight that uses it is not done anew if the
- * daemon goes meanwhile, and ends with DISCONNECTED. NULL is fine. */
+ * Waits until the daemon has looked at every request that uses it, which is a matter of
+ * microseconds; over ZeroMQ until they have ended; up to timeout_msec. Your own GPU work on it must
+ * have ended. A request in flight that uses it is not done anew if the daemon goes meanwhile, and
+ * ends with DISCONNECTED. NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
 /* ---- products ------------------------------------------------------------------------------- */

@@ -176,10 +176,11 @@ static struct store_model *hold_subject(struct store *store, const struct loader
     return store_hold(store, model);
 }
 
-static int no_model(const struct loader_request *request, struct reason *why)
+static int no_model(struct store *store, const struct loader_request *request, struct reason *why)
 {
-    return reason_set(why, STATUS_NOT_FOUND, "there is no model '%.*s'",
-                      (int)strcspn(request->name, "/"), request->name);
+    char model[MSG_NAME_BYTES];
+    (void)snprintf(model, sizeof(model), "%.*s", (int)strcspn(request->name, "/"), request->name);
+    return store_no_model(store, model, why);
 }
 
 int job_check_subject(struct store *store, const struct loader_request *request, struct reason *why)
@@ -190,13 +191,13 @@ int job_check_subject(struct store *store, const struct loader_request *request,
     struct store_model *held = hold_subject(store, request);
     store_release(held);
     if (!held) {
-        return no_model(request, why);
+        return no_model(store, request, why);
     }
     if (strchr(request->name, '/')) {
         struct weight *weight = store_find(store, request->name);
         weight_unref(weight);
         if (!weight) {
-            return reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", request->name);
+            return store_no_weight(store, request->name, why);
         }
     }
     return 0;
@@ -206,7 +207,7 @@ static int run_reload(struct store *store, struct job *job, struct reason *why)
 {
     struct store_model *held = hold_subject(store, &job->request);
     if (!held) {
-        return no_model(&job->request, why);
+        return no_model(store, &job->request, why);
     }
     struct origin origin = {.device = store_held(held)->device,
                             .shaping = store_held(held)->shaping};
@@ -219,7 +220,7 @@ static int run_verify(struct store *store, struct job *job, struct reason *why)
 {
     struct store_model *held = hold_subject(store, &job->request);
     if (!held) {
-        return no_model(&job->request, why);
+        return no_model(store, &job->request, why);
     }
     const char *name = job->request.name;
     int r = verify_model(store_held(held), strchr(name, '/') ? name : NULL, &job->progress,
