@@ -60,7 +60,7 @@ static void mean_runs(const struct route_ring *ring, struct pace_runs *ret_runs)
     const struct route_node *node = ring->first;
     uint32_t n = ring->n_nodes < COST_SAMPLES ? ring->n_nodes : COST_SAMPLES;
     for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t bucket = 0; bucket < COST_BUCKETS; bucket++) {
+        for (uint32_t bucket = 0; bucket < PACE_RUNS; bucket++) {
             ret_runs->nsec[bucket] += (double)cost_nsec(&node->cost, 1u << bucket) / n;
         }
         node = node->next;

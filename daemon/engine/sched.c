@@ -312,7 +312,7 @@ static uint32_t launch_chunk(struct sched *sched, bool is_alone, uint64_t now_ns
 {
     const struct sched_item *item = prefill_next(sched);
     struct route_node *node = route_node(sched->routes, item->weight_key);
-    uint32_t n_rows = prefill_chunk_rows(sched, item);
+    uint32_t n_rows = prefill_chunk_rows(sched, item, now_nsec);
     uint64_t expected_nsec = node != NULL ? cost_nsec(&node->cost, n_rows) : 0;
     ret_items[0] = prefill_take(sched, expected_nsec);
     struct sched_flight flight = {

@@ -17,10 +17,11 @@
  * starves. A request that would miss its deadline goes first while its session owes less than a
  * quantum: short deadlines choose the moment of a session's share, and make it no larger.
  *
- * A request of more rows than rows_max (prefill) goes in chunks. While anybody decodes, chunks may
- * take SCHED_PREFILL_SHARE of the time that decode steps take, so that a step beside a prefill
- * takes at most 1 + SCHED_PREFILL_SHARE times as long on average. Sessions that prefill share that
- * by device time, however many requests each of them has.
+ * A request of more rows than rows_max (prefill) goes in chunks, smaller ones while anybody
+ * decodes: they cannot be stopped once they run. While anybody decodes, chunks may take
+ * SCHED_PREFILL_SHARE of the time that decode steps take, so that a step beside a prefill takes at
+ * most 1 + SCHED_PREFILL_SHARE times as long on average. Sessions that prefill share that by device
+ * time, however many requests each of them has.
  *
  * Invariants: an item is in exactly one state; requests of one session for one weight, prefill
  * aside, start in the order they came; a launch is full, or takes all that waits for its weight and
@@ -86,7 +87,7 @@ struct sched_item {
     uint32_t class_key;
     struct sched_session *session;
     uint32_t n_rows;        /* >= 1 */
-    uint32_t n_chunk_rows;  /* of each launch, if n_rows is over rows_max; 0: rows_max */
+    uint32_t n_chunk_rows;  /* of a launch at most, if n_rows is over rows_max; 0: rows_max */
     uint64_t deadline_nsec; /* 0: none */
     uint64_t hold_nsec_max; /* never to be held longer than that; 0: not at all */
     enum sched_priority priority;

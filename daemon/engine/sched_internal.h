@@ -124,14 +124,15 @@ void rendezvous_choose(struct sched *sched, struct route_ring *ring, uint64_t no
  * is when to ask again. prefill_may_jump() - may one whose deadline is near? prefill_take() - the
  * next chunk, of which that is expected, 0: not known; prefill_seen() - a decode request came or
  * ended. prefill_ended() - a chunk ended, having taken run_nsec. prefill_chunk_rows() - of that
- * item. */
+ * item, if it is launched now. */
 void prefill_add(struct sched *sched, struct sched_item *item, bool is_urgent);
 struct sched_item *prefill_next(const struct sched *sched);
 bool prefill_may_run(struct sched *sched, uint64_t now_nsec, bool is_alone,
                      uint64_t *ret_until_nsec);
 bool prefill_may_jump(const struct sched *sched, const struct sched_session *session);
 struct sched_item *prefill_take(struct sched *sched, uint64_t expected_nsec);
-uint32_t prefill_chunk_rows(const struct sched *sched, const struct sched_item *item);
+uint32_t prefill_chunk_rows(const struct sched *sched, const struct sched_item *item,
+                            uint64_t now_nsec);
 void prefill_seen(struct sched *sched, uint64_t now_nsec);
 void prefill_ended(struct sched *sched, const struct sched_flight *flight, uint64_t now_nsec,
                    uint64_t run_nsec);

@@ -145,14 +145,14 @@ static void drop_if_empty(struct sched *sched, struct sched_stream *stream)
     list_remove(&stream->in_bucket);
     list_remove(&stream->in_queue);
     list_remove(&stream->in_session);
-    list_append(&sched->free_streams, &stream->in_queue);
+    list_insert_before(sched->free_streams.next, &stream->in_queue); /* the next finds it cached */
     if (list_is_empty(&stream->session->streams)) {
         turns_leave(stream->session);
     }
     if (list_is_empty(&queue->streams)) {
         list_remove(&queue->in_bucket);
         list_remove(&queue->in_all);
-        list_append(&sched->free_queues, &queue->in_all);
+        list_insert_before(sched->free_queues.next, &queue->in_all);
     }
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include <jansson.h>
 
 #include "client/tool/npy.h"
+#include "ipc/unix.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/model.h"
 #include "tests/harness/tiny.h"
@@ -380,6 +383,20 @@ static void test_no_daemon(void **state)
     }
 }
 
+/* A socket that its daemon has left behind: somebody may be starting it anew. */
+static void test_daemon_has_died(void **state)
+{
+    (void)state;
+    char dir[256];
+    (void)snprintf(dir, sizeof(dir), "%s", temp_path(&fixture.folder, "died"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    int fd = unix_listen(temp_path(&fixture.folder, "died/session"), SOCK_SEQPACKET, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    expect_refusal(gemmctl(dir, (const char *const[]){"status", NULL}), NO_DAEMON,
+                   "has died, and may be starting anew just now");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -449,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_values_beyond_the_type),
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_no_daemon),
+        cmocka_unit_test(test_daemon_has_died),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_drain),

@@ -5,8 +5,10 @@
  * GEMMD_SCENARIOS: how many. */
 #include "tests/unit/engine/cmocka_all.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/harness/random.h"
 #include "tests/harness/sched_sim.h"
@@ -259,6 +261,59 @@ static void many_prefills_gain_nothing(void **state)
     }
 }
 
+/* What clients of a daemon on an H200 did: eight that decode, whose thoughts take 5 to 40 us. */
+static void recorded_clients_come_into_step(void **state)
+{
+    (void)state;
+    static struct sched_trace trace;
+    static struct sim_setup setup;
+    struct sim_result results[SCHED_RENDEZVOUS + 1];
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/tests/data/decode.trace", getenv("GEMMD_SOURCE_DIR"));
+    assert_true(sched_trace_read(path, &trace));
+    sim_setup_trace(&trace, &setup);
+    setup.n_ahead = 2;
+    setup.seconds = 0.1;
+    for (uint32_t mode = SCHED_OFF; mode <= SCHED_RENDEZVOUS; mode++) {
+        setup.mode = (enum sched_mode)mode;
+        sim_run(&setup, &results[mode]);
+        assert_int_equal(results[mode].n_refused, 0);
+    }
+    assert_true(results[SCHED_NATURAL].per_run > 0.97 * results[SCHED_OFF].per_run);
+    assert_true(results[SCHED_RENDEZVOUS].per_run > 1.1 * results[SCHED_NATURAL].per_run);
+    assert_int_equal(results[SCHED_RENDEZVOUS].stats.n_in_step, trace.n_clients);
+}
+
+/* Whatever is no trace is said to be none. */
+static void damaged_traces_are_refused(void **state)
+{
+    (void)state;
+    static const char *const damaged[] = {
+        "",                         /* nobody */
+        "weight 10\nclient\n",      /* nothing to do */
+        "weight 10\nclient\n1 5\n", /* no such weight */
+        "weight 10\n0 5\n",         /* nobody's */
+        "weight 0\nclient\n0 5\n",  /* no time */
+        "weight 10\nclient\n0 -5\n",
+        "weight 10\nclient\n0 nan\n",
+        "weight 10\nclient\n0 1e300\n",
+        "weight 10\nclient\n0\n",
+        "weight 10\nclient\nweight 1\n0 5\n",
+        "weight 10\nclient\n0 5\nclient\n",
+    };
+    static struct sched_trace trace;
+    char path[] = "/tmp/gemmd-trace-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (uint32_t i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, damaged[i], strlen(damaged[i]), 0), strlen(damaged[i]));
+        assert_false(sched_trace_read(path, &trace));
+    }
+    (void)close(fd);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +325,8 @@ int main(void)
         cmocka_unit_test(device_time_is_shared),
         cmocka_unit_test(short_deadlines_gain_nothing),
         cmocka_unit_test(many_prefills_gain_nothing),
+        cmocka_unit_test(recorded_clients_come_into_step),
+        cmocka_unit_test(damaged_traces_are_refused),
         cmocka_unit_test(random_scenarios),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
