@@ -76,8 +76,8 @@ int tool_print_json(json_t *document);
 /* tool_bytes() - "6.1 MiB" in text. */
 const char *tool_bytes(uint64_t n_bytes, char text[32]);
 
-/* tool_name() - copy a name argument into a request, or say that it is too long. 0 or TOOL_USAGE.
- */
+/* tool_name() - copy a name argument into a request, or say that it is too long, or no UTF-8. 0 or
+ * TOOL_USAGE. */
 int tool_name(const char *argument, char *ret_name, size_t size_bytes);
 
 /* tool_take_number() - a number from 1 to UINT32_MAX at the start of text; *ret_end is what comes
