@@ -24,6 +24,27 @@ static int take_place(struct gemmd_client *client, int *fd)
                : 0;
 }
 
+/* Nobody there, one that died without taking its socket along, or one that is not for this user. */
+static int fail_connect(int r, const char *path)
+{
+    char text[128];
+    const char *error = strerror_r(-r, text, sizeof(text));
+    switch (-r) {
+    case EACCES:
+        return client_refuse(
+            STATUS_PERMISSION,
+            "this user may not connect to %s: %s; it takes the daemon's group, and "
+            "socket_mode = 0660 there",
+            path, error);
+    case ECONNREFUSED:
+        return client_refuse(STATUS_DISCONNECTED,
+                             "the daemon at %s has died, and may be starting anew just now: %s",
+                             path, error);
+    default:
+        return client_refuse(STATUS_DISCONNECTED, "no daemon answers at %s: %s", path, error);
+    }
+}
+
 static int connect_session(struct gemmd_client *client, uint32_t connect_msec)
 {
     char path[128];
@@ -35,10 +56,7 @@ static int connect_session(struct gemmd_client *client, uint32_t connect_msec)
                              path, connect_msec);
     }
     if (fd < 0) {
-        char text[128];
-        return client_refuse(fd == -EACCES ? STATUS_PERMISSION : STATUS_DISCONNECTED,
-                             "no daemon answers at %s: %s", path,
-                             strerror_r(-fd, text, sizeof(text)));
+        return fail_connect(fd, path);
     }
     struct timeval limit = {.tv_sec = msec / 1000, .tv_usec = (suseconds_t)(msec % 1000) * 1000};
     if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0) {

@@ -10,6 +10,7 @@
 #include "gk/cuda.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "ipc/base/noise.h"
 
 #define ROOF_BYTES       (512ull << 20) /* several times what the caches hold */
 #define ROOF_BUDGET_USEC 4000u
@@ -91,7 +92,7 @@ static int fill_x(struct cuda_trial *trial, const struct trial_layout *layout, s
     if (x == NULL) {
         return err_raise(-ENOMEM);
     }
-    trial_fill_x(x, problem);
+    noise_fill(x, problem->x_dtype, (uint64_t)problem->m * problem->desc.k);
     cudaError_t error = cudaMemcpyAsync(trial->memory + layout->x_offset, x, x_bytes,
                                         cudaMemcpyHostToDevice, trial->stream);
     error = error != cudaSuccess ? error : cudaStreamSynchronize(trial->stream);

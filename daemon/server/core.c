@@ -8,6 +8,7 @@
 
 #include "daemon/server/accept_guard.h"
 #include "daemon/server/http.h"
+#include "daemon/weights/nearest.h"
 #include "gk/gk.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/log.h"
@@ -293,7 +294,13 @@ struct device *core_device(const struct core *core, const char *name, struct rea
             return core->devices[i];
         }
     }
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        nearest_offer(&nearest, core->devices[i]->name);
+    }
     (void)reason_set(why, STATUS_NOT_FOUND, "this daemon owns no device '%s'", name);
+    nearest_append(&nearest, why);
     return NULL;
 }
 

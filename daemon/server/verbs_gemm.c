@@ -86,11 +86,16 @@ static double floor_of(const struct weight *weight)
 }
 
 /* More rows than one launch takes are cut into chunks. A kernel knows its own speed, but not how
- * many of its kind share the memory: hence the floor. */
+ * many of its kind share the memory: hence the floor. 0 on the host: what a CPU makes of a kernel's
+ * assumed rates depends on the machine, and on what else it does, by several times. They are good
+ * for cutting a launch into parts, not for telling anybody. */
 static double predict(const struct gk_kernel *kernel, const struct weight *weight, uint32_t m)
 {
     struct gk_problem problem = problem_of(weight, m);
     uint32_t n_threads = weight->device->n_threads;
+    if (weight->device->ops->kind == GK_DEVICE_HOST) {
+        return 0;
+    }
     double usec = (m / problem.m) * kernel->predicted_usec(&problem, n_threads);
     problem.m = m % problem.m;
     if (problem.m != 0) {
@@ -106,11 +111,14 @@ static void explain_other(const struct gk_kernel *kernel, const struct weight *w
     struct reason why = REASON_NULL;
     (void)snprintf(ret_declined->kernel, sizeof(ret_declined->kernel), "%s", kernel->name);
     double usec = tuning_usec(atomic_load(&weight->tuning), kernel, choice->m);
+    double predicted = predict(kernel, weight, choice->m);
     if (gk_judge(&problem, kernel, &why) == 0 && usec > 0) {
         (void)reason_set(&why, STATUS_OK, "it could, and is not faster: %.1f us measured", usec);
-    } else if (why.status == STATUS_OK) {
+    } else if (why.status == STATUS_OK && predicted > 0) {
         (void)reason_set(&why, STATUS_OK, "it could, and is not preferred: %.1f us predicted",
-                         predict(kernel, weight, choice->m));
+                         predicted);
+    } else if (why.status == STATUS_OK) {
+        (void)reason_set(&why, STATUS_OK, "it could, and is not preferred");
     }
     (void)snprintf(ret_declined->reason, sizeof(ret_declined->reason), "%s", why.text);
 }
@@ -180,7 +188,7 @@ int verb_explain(struct call *call, struct reason *why)
     }
     struct weight *weight = store_find(call->core->store, name);
     if (weight == NULL) {
-        return reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", name);
+        return store_no_weight(call->core->store, name, why);
     }
     r = explain_weight(call, weight, why);
     weight_unref(weight);

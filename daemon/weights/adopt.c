@@ -21,6 +21,7 @@ struct adopter {
     struct device *const *devices;
     uint32_t n_devices;
     bool has_chosen_devices;
+    bool is_misconfigured; /* nothing is wrong with what is kept */
     struct adoption adoption;
 };
 
@@ -140,6 +141,23 @@ static int compare_digests(struct adopter *adopter, struct model *model, struct 
     return r;
 }
 
+/* A configuration that leaves a weight without a kernel is mended, not the weight let go of. */
+static int check_kernels(struct adopter *adopter, const struct model *model, struct reason *why)
+{
+    for (uint32_t i = 0; i < model->n_weights; i++) {
+        const struct weight *weight = model->weights[i];
+        const struct gk_problem problem = weight_problem(weight);
+        const struct gk_kernel *kernel;
+        if (gk_is_all_disabled(&problem)) {
+            int r = gk_select(&problem, &kernel, why);
+            reason_prefix(why, "kept weight '%.200s'", weight->name);
+            adopter->is_misconfigured = true;
+            return r;
+        }
+    }
+    return 0;
+}
+
 static int fill_model(struct adopter *adopter, struct model *model, struct reason *why)
 {
     for (uint32_t i = 0; i < model->n_weights; i++) {
@@ -199,7 +217,8 @@ static int adopt_model(struct adopter *adopter, const struct manifest *manifest,
     if (r != 0) {
         return r;
     }
-    r = fill_model(adopter, model, why);
+    r = check_kernels(adopter, model, why);
+    r = r != 0 ? r : fill_model(adopter, model, why);
     if (r == 0) {
         model->manifest_fd = found->fd; /* open until the model goes: it holds the lock */
         r = publish(adopter, model, start_nsec);
@@ -275,7 +294,9 @@ static int judge_manifest(struct adopter *adopter, struct keep_found *found, str
         return 0;
     }
     r = r != 0 ? r : try_model(adopter, &manifest, found, &refusal);
-    if (r != 0) {
+    if (r > 0 && adopter->is_misconfigured) {
+        (void)reason_set(why, r, "%s", refusal.text);
+    } else if (r != 0) {
         r = give_up(adopter, &manifest, found, r, &refusal);
     }
     manifest_finish(&manifest);

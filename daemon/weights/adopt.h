@@ -33,8 +33,9 @@ struct adoption {
 /* adopt_kept() - everything keep->found has; what it cannot use is dropped. Start-up, before
  * anything is loaded. has_chosen_devices: somebody named them, so that what was kept on others is
  * not wanted any more; otherwise a GPU that is missing is one that does not answer now. Return: 0,
- * -ENOMEM, STATUS_EXISTS while another process serves what was kept, or STATUS_DEVICE_ERROR for
- * such a GPU: what is kept then stays so. */
+ * -ENOMEM, STATUS_EXISTS while another process serves what was kept, STATUS_DEVICE_ERROR for
+ * such a GPU, or STATUS_UNSUPPORTED for a weight whose kernels are all disabled: what is kept then
+ * stays so. */
 int adopt_kept(struct keep *keep, struct store *store, struct device *const *devices,
                uint32_t n_devices, bool has_chosen_devices, struct adoption *ret_adoption,
                struct reason *why) GD_MUST_CHECK;

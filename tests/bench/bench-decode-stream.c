@@ -40,6 +40,7 @@
 #include "tests/bench/decode_own.h"
 #include "tests/bench/decode_stream.h"
 #include "tests/gpu/gpu.h"
+#include "tests/harness/percentile.h"
 
 #define WARM_UP_SECONDS 0.15
 
@@ -124,20 +125,9 @@ static void add(struct values *values, double value)
     values->at[values->n++] = value;
 }
 
-static int compare_doubles(const void *a, const void *b)
+static double percentile_of(struct values *values, uint32_t percent)
 {
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double percentile(struct values *values, uint32_t percent)
-{
-    if (values->n == 0) {
-        return 0;
-    }
-    qsort(values->at, values->n, sizeof(double), compare_doubles);
-    return values->at[(values->n - 1) * percent / 100];
+    return percentile(values->at, values->n, percent);
 }
 
 /* What all clients of a scenario did while all of them were at it. */
@@ -234,9 +224,9 @@ static void print_row(const struct decode_scenario *scenario, const struct count
     (void)printf("%-19s %3u %-10s %7.2f %7.2f %7.2f %7.2f %7.2f %7.1f %7.1f", scenario->name,
                  run.n_clients, policy_names[run.policy],
                  window.n_products * shared->launch_usec[1] / usec, per_launch,
-                 percentile(&window.ratios, 50), percentile(&window.ratios, 99),
-                 percentile(&window.passes, 50) / (shape.n_blocks * DECODE_LINEARS),
-                 percentile(&window.turns, 50), percentile(&window.turns, 99));
+                 percentile_of(&window.ratios, 50), percentile_of(&window.ratios, 99),
+                 percentile_of(&window.passes, 50) / (shape.n_blocks * DECODE_LINEARS),
+                 percentile_of(&window.turns, 50), percentile_of(&window.turns, 99));
     if (n_launches > 0) {
         (void)printf(" %7.2f %7.2f %6.2f",
                      (double)(after->queue_nsec - before->queue_nsec) / 1e3 /
@@ -403,7 +393,7 @@ static void measure_alone(void)
     struct window window;
     run_clients(DECODE_OFF, 1, 1, false);
     window_init(&window, &scenarios[0]);
-    alone_usec = percentile(&window.passes, 50);
+    alone_usec = percentile_of(&window.passes, 50);
     window_finish(&window);
     if (!(alone_usec > 0)) {
         fixture_fail(&fixture, "one client alone made no pass");

@@ -31,6 +31,7 @@
 #include "tests/bench/decode_model.h"
 #include "tests/bench/decode_trace.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/percentile.h"
 #include "tests/harness/random.h"
 #include "tests/harness/status_document.h"
 
@@ -258,22 +259,6 @@ static void run_client(const struct fixture *fixture, uint32_t i_client, uint32_
 
 /* ---- tables ------------------------------------------------------------------------------------
  */
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double percentile(double *values, uint64_t n, uint32_t percent)
-{
-    if (n == 0) {
-        return 0;
-    }
-    qsort(values, n, sizeof(*values), compare_doubles);
-    return values[(n - 1) * percent / 100];
-}
 
 /* What a pass takes that client alone: only its think times are others. */
 static double alone_usec(uint32_t i_scenario, uint32_t i_client, uint32_t n_clients)

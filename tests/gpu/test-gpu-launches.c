@@ -1,8 +1,8 @@
 /* test-gpu-launches.c - every CUDA kernel, a few launches of each format it takes, in allocations
  * of exactly the size that it may use and that nobody has written: what sanitizers are to look at
  * (tests/gpu/run sanitize), which know plain allocations best. That products are right is for the
- * other tests; here they have to be finite. With a kernel's name as an argument, that one only.
- * Skipped without a GPU. */
+ * other tests; here they have to be finite. Arguments: [KERNEL [K]], that one only, and k. Skipped
+ * without a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 #define SKIPPED 77
 #define N       136u  /* a tile and a part of one, of every kernel */
-#define K       2304u /* every ring of stages goes round */
+#define K       2304u /* unless told: every ring of stages goes round several times */
 
 #define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
@@ -29,6 +29,7 @@ static const uint32_t row_counts[] = {1, 9, 33, 64, 65, 130};
 static uint32_t cuda_arch;
 static uint32_t n_launches[GK_KERNELS_MAX];
 static const char *only; /* the kernel of that name; NULL: all */
+static uint32_t k = K;
 
 /* ---- one launch --------------------------------------------------------------------------------
  */
@@ -148,7 +149,7 @@ static void launch_format(uint32_t i_format)
     static const enum dtype types[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     struct random random = {i_format + 1};
     struct gk_desc desc =
-        format_desc(&format_cases[i_format], N, K, i_format % 2 == 0 ? DTYPE_BF16 : DTYPE_NONE);
+        format_desc(&format_cases[i_format], N, k, i_format % 2 == 0 ? DTYPE_BF16 : DTYPE_NONE);
     struct job job = {.problem = {.desc = desc,
                                   .layout = gk_layout_for(&desc, GK_DEVICE_CUDA),
                                   .x_dtype = types[i_format % 2],
@@ -192,6 +193,7 @@ static bool find_gpu(void)
 int main(int argc, char **argv)
 {
     only = argc > 1 ? argv[1] : NULL;
+    k = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : K;
     if (!find_gpu()) {
         (void)puts("skipped: this machine has no GPU that CUDA can use");
         return SKIPPED;

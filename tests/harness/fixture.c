@@ -22,6 +22,12 @@
 #define POLL_SECONDS        0.005
 #define FIXTURE_LOG_SECONDS 10.0
 
+uint32_t fixture_number(const char *variable, uint32_t usual)
+{
+    const char *text = getenv(variable);
+    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : usual;
+}
+
 double fixture_now(void)
 {
     struct timespec now;

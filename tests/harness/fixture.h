@@ -70,6 +70,10 @@ uint32_t fixture_maps(const struct fixture *fixture);
 uint32_t fixture_logged(const struct fixture *fixture, const char *text);
 void fixture_wait_logged(const struct fixture *fixture, const char *text, uint32_t n);
 
+/* fixture_number() - how often or how much: that environment variable, for long runs, or the usual.
+ */
+uint32_t fixture_number(const char *variable, uint32_t usual);
+
 double fixture_now(void); /* seconds, CLOCK_MONOTONIC */
 void fixture_sleep(double seconds);
 /* fixture_fail() - one line and the daemon's log to stderr, then abort(). */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/percentile.h"
 #include "tests/harness/random.h"
 
 #define ROWS_MAX     64u
@@ -499,20 +500,9 @@ static void begin(struct sim *sim, const struct sim_setup *setup, struct sim_res
     }
 }
 
-static int compare_doubles(const void *a, const void *b)
+static double percentile_of(struct samples *samples, uint32_t percent)
 {
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double percentile(struct samples *samples, uint32_t percent)
-{
-    if (samples->n == 0) {
-        return 0;
-    }
-    qsort(samples->values, samples->n, sizeof(double), compare_doubles);
-    return samples->values[(uint64_t)(samples->n - 1) * percent / 100];
+    return percentile(samples->values, samples->n, percent);
 }
 
 static void conclude(struct sim *sim)
@@ -533,10 +523,10 @@ static void conclude(struct sim *sim)
     result->per_launch =
         (double)sim->n_rows_run / (double)(sim->n_launches + (sim->n_launches == 0));
     result->slow_to_fast = most > 0 ? fewest / most : 0;
-    result->pass_p50 = percentile(&sim->passes, 50);
-    result->pass_p99 = percentile(&sim->passes, 99);
-    result->stall_p50_usec = percentile(&sim->stalls, 50);
-    result->stall_p99_usec = percentile(&sim->stalls, 99);
+    result->pass_p50 = percentile_of(&sim->passes, 50);
+    result->pass_p99 = percentile_of(&sim->passes, 99);
+    result->stall_p50_usec = percentile_of(&sim->stalls, 50);
+    result->stall_p99_usec = percentile_of(&sim->stalls, 99);
     sched_stats(sim->sched, &result->stats);
 }
 

@@ -363,6 +363,26 @@ static void test_faulty_configuration(void **state)
     expect_restart(life, "adopted");
 }
 
+#define DISABLED(name) "kernels_disabled = " name "_int4_gemm_group\n"
+
+/* One line says it, and of the weights nothing is lost. */
+static void test_no_kernel_left(void **state)
+{
+    struct life *life = *state;
+    leave_weights(life);
+    life->options.config = DISABLED("portable") DISABLED("avx2") DISABLED("avx512");
+    fixture_spawn(&life->fixture, &life->options);
+    assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), EXIT_FAILED);
+    assert_int_equal(fixture_logged(&life->fixture,
+                                    "kept weight 'tiny/layer.int4': each kernel that could is "
+                                    "disabled in the configuration: "),
+                     1);
+    fake_supervisor_read(&supervisor);
+    assert_int_equal(supervisor.store.n, N_KEPT);
+    life->options.config = NULL;
+    expect_restart(life, "adopted");
+}
+
 /* ---- two of them -------------------------------------------------------------------------------
  */
 
@@ -441,6 +461,7 @@ int main(void)
         CASE(test_deadly_weights),
         CASE(test_drained),
         CASE(test_faulty_configuration),
+        CASE(test_no_kernel_left),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,6 +146,10 @@ n_kept=$(property NFileDescriptorStore)
 [ "$n_kept" -gt 30 ] || fail "systemd keeps $n_kept descriptors"
 echo "ready; systemd keeps $n_kept descriptors"
 
+refused=$(inside setpriv --reuid=nobody --regid=nogroup --clear-groups /opt/gemmd/bin/gemmctl --socket-dir /run/gemmd status 2>&1) &&
+    fail "somebody who is not in the group was let in"
+[[ $refused == *"this user may not connect to /run/gemmd/session"* ]] || fail "'$refused' does not say who may"
+
 pid=$(property MainPID)
 inside kill -9 "$pid"
 await_successor "$pid"
