@@ -415,6 +415,9 @@ static void bench_daemon(enum decode_policy policy, const uint32_t *counts, uint
 
 static void bench_own(const uint32_t *counts, uint32_t n_counts)
 {
+    if (!(alone_usec > 0)) { /* all are compared with one client of a daemon */
+        bench_daemon(DECODE_OFF, counts, 0);
+    }
     for (uint32_t i = 0; i < n_counts; i++) {
         run_clients(DECODE_OWN, counts[i], ARRAY_LENGTH(scenarios) - 1, true); /* none prefills */
     }
@@ -470,7 +473,7 @@ int main(int argc, char **argv)
             bench_daemon(policy, counts, n_counts);
         }
     }
-    if (only == NULL) {
+    if (only == NULL || strcmp(only, policy_names[DECODE_OWN]) == 0) {
         bench_own(counts, n_counts);
     }
     (void)munmap(shared, sizeof(*shared));
