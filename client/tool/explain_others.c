@@ -5,8 +5,8 @@
 
 #include "client/tool/explain.h"
 
-#define HEAD_END ": " /* the last one ends what reasons at several numbers of rows have in common  \
-                       */
+/* The last one ends what reasons at several numbers of rows have in common. */
+#define HEAD_END ": "
 
 /* Why a kernel was not taken for one choice; text NULL: it was. */
 struct why_not {
