@@ -321,24 +321,10 @@ static int on_more(GD_UNUSED sd_event_source *source, GD_UNUSED void *userdata)
     return 0; /* the turn itself is what was wanted: the post source follows */
 }
 
-/* What readers of the page learn of the main thread; of the rest, each worker tells. */
-static void publish(const struct server *server)
-{
-    struct stats_main *stats = &server->stats->main;
-    uint64_t held[QUOTA_KINDS];
-    uint32_t n_users;
-    quota_totals(server->core.quota, held, &n_users);
-    stats_set(&stats->phase, server->core.phase);
-    stats_set(&stats->turn_nsec, clock_now_nsec());
-    stats_set(&stats->n_sessions, held[QUOTA_SESSIONS]);
-    stats_set(&stats->n_buffers, held[QUOTA_BUFFERS]);
-    stats_set(&stats->buffer_bytes, held[QUOTA_BYTES]);
-}
-
 static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
 {
     struct server *server = userdata;
-    publish(server);
+    core_publish(&server->core);
     if (control_pump(&server->control, MESSAGES_A_TURN)) {
         (void)sd_event_source_set_enabled(server->more_source, SD_EVENT_ONESHOT);
     }

@@ -187,7 +187,7 @@ static int tune_alike(struct tuner *tuner, const struct alike *alike, struct pro
 
 /* ---- a model ---- */
 
-static void log_choice(const struct weight *weight, const struct tuning *tuning)
+static void log_choice(const struct weight *first, uint32_t n_alike, const struct tuning *tuning)
 {
     char text[256] = "";
     for (uint32_t i = 0; i < TUNING_BUCKETS; i++) {
@@ -201,22 +201,28 @@ static void log_choice(const struct weight *weight, const struct tuning *tuning)
                            tuning_usec(tuning, chosen, tuning_rows(i)));
         }
     }
-    log_write(LOG_LEVEL_INFO, "tuner", "'%s' (%u x %u): %s", weight->name, weight->desc.n,
-              weight->desc.k, text);
+    char others[32] = "";
+    if (n_alike > 1) {
+        (void)snprintf(others, sizeof(others), " and %u like it", n_alike - 1);
+    }
+    log_write(LOG_LEVEL_INFO, "tuner", "'%s'%s (%u x %u): %s", first->name, others, first->desc.n,
+              first->desc.k, text);
 }
 
 /* All weights that are alike; whoever has a tuning already keeps it. */
 static void hand_out(const struct model *model, const struct alike *alike, struct tuning *tuning)
 {
+    uint32_t n = 0;
     for (uint32_t i = 0; i < model->n_weights; i++) {
         struct weight *weight = model->weights[i];
         char key[TUNING_KEY_BYTES];
         key_of(weight, key);
         if (strcmp(key, alike->key) == 0 && !atomic_load(&weight->tuning)) {
             atomic_store(&weight->tuning, tuning_ref(tuning));
-            log_choice(weight, tuning);
+            n++;
         }
     }
+    log_choice(alike->first, n, tuning);
 }
 
 static void keep(struct tuner *tuner)
