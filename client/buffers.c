@@ -38,8 +38,8 @@ static int ask(struct gemmd_buffer *buffer, int fd, struct side_packet *ret_pack
     union side_message question = buffer->question;
     int r = session_ask(buffer->client, &question, fd, SIDE_BUFFER, ret_packet);
     if (r == 0) {
-        buffer->id = ret_packet->message.buffer.buffer_id;
-        buffer->id_next = buffer->id; /* a revival that is under way shares it no more */
+        buffer->id = (struct buffer_id){.number = ret_packet->message.buffer.buffer_id,
+                                        .session = atomic_load(&buffer->client->session)};
     }
     return r;
 }
@@ -63,8 +63,12 @@ struct origin {
 static int share_once(struct gemmd_buffer *buffer, const struct origin *origin)
 {
     struct gemmd_client *client = buffer->client;
+    if (atomic_load(&client->is_reviving)) {
+        return session_gone(client); /* and do not wait for the lock */
+    }
     pthread_mutex_lock(&client->buffers_lock);
-    int r = origin->share(buffer, origin);
+    int r =
+        atomic_load(&client->is_reviving) ? session_gone(client) : origin->share(buffer, origin);
     if (r == 0) {
         list_append(&client->buffers, &buffer->in_client);
     }
@@ -252,6 +256,19 @@ static void prepare_vmm(struct gemmd_buffer *buffer, const struct origin *origin
     prepare(buffer, SIDE_IMPORT_BUFFER, origin->device_index, origin->exported->allocation_bytes);
 }
 
+/* The daemon cannot tell: an IPC handle that it opens for one GPU looks like memory of that GPU,
+ * and its kernels would read the other's over the bus. */
+static int check_home(const struct side_buffer *answer, const struct origin *origin)
+{
+    if (memcmp(answer->device_uuid, origin->exported->device_uuid, SIDE_UUID_BYTES) == 0) {
+        return 0;
+    }
+    return client_refuse(STATUS_INVALID_ARGUMENT,
+                         "gemmd_buffer_import_cuda: the memory is on another GPU than the daemon's "
+                         "device %u; allocate it on the weight's device",
+                         origin->device_index);
+}
+
 static int share_cuda(struct gemmd_buffer *buffer, const struct origin *origin)
 {
     struct side_packet packet;
@@ -264,8 +281,10 @@ static int share_cuda(struct gemmd_buffer *buffer, const struct origin *origin)
     if (r != 0) {
         return r;
     }
+    struct side_buffer answer = packet.message.buffer;
     side_packet_finish(&packet);
-    return origin->fd >= 0 ? copy_fd(origin->fd, &buffer->fd) : 0;
+    r = check_home(&answer, origin);
+    return r == 0 && origin->fd >= 0 ? copy_fd(origin->fd, &buffer->fd) : r;
 }
 
 int gemmd_buffer_import_cuda(gemmd_client_t *client, uint32_t device_index, void *pointer,
@@ -307,18 +326,6 @@ enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer)
     return buffer ? buffer->memory : GEMMD_MEMORY_HOST;
 }
 
-/* A daemon that is gone has let go already, so a failing release is no news for the caller. */
-static void release(struct gemmd_buffer *buffer)
-{
-    union side_message question;
-    struct side_packet packet;
-    side_init(&question, SIDE_RELEASE_BUFFER, 0);
-    question.release_buffer.buffer_id = buffer->id;
-    if (session_ask(buffer->client, &question, -1, SIDE_BUFFER, &packet) == 0) {
-        side_packet_finish(&packet);
-    }
-}
-
 void gemmd_buffer_free(gemmd_buffer_t *buffer)
 {
     if (!buffer) {
@@ -327,9 +334,8 @@ void gemmd_buffer_free(gemmd_buffer_t *buffer)
     pthread_mutex_lock(&buffer->client->buffers_lock);
     list_remove(&buffer->in_client);
     pthread_mutex_unlock(&buffer->client->buffers_lock);
-    if (buffer->id != 0) {
-        release(buffer);
-    }
+    handover_await(buffer->client, &buffer->id);
+    session_release(buffer->client, &buffer->id, &buffer->id_next);
     cleanup_fd(&buffer->fd);
     region_finish(&buffer->region);
     device_memory_unmap(&buffer->mapping);

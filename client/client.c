@@ -8,6 +8,14 @@
 #include "client/client.h"
 #include "ipc/base/cleanup.h"
 
+static const struct taken options_taken = {
+    .name = "gemmd_options",
+    .struct_bytes = sizeof(struct gemmd_options),
+    .ends = {STRUCT_END(struct gemmd_options, timeout_msec),
+             STRUCT_END(struct gemmd_options, has_no_repeat),
+             STRUCT_END(struct gemmd_options, hold_usec)},
+};
+
 int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes)
 {
     const char *environment = getenv("GEMMD_SOCKET_DIR");
@@ -27,42 +35,42 @@ int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes)
     return 0;
 }
 
+static int check_options(const struct gemmd_options *options)
+{
+    if (options->path != GEMMD_PATH_RING && options->path != GEMMD_PATH_ZEROMQ) {
+        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_options.path %d is no path",
+                             (int)options->path);
+    }
+    if (options->timeout_msec == 0 || options->timeout_msec > INT_MAX) {
+        return client_refuse(STATUS_INVALID_ARGUMENT,
+                             "gemmd_options.timeout_msec %u is not in 1..%d", options->timeout_msec,
+                             INT_MAX);
+    }
+    if (options->reconnect_msec > INT_MAX) {
+        return client_refuse(STATUS_INVALID_ARGUMENT,
+                             "gemmd_options.reconnect_msec %u is not in 0..%d",
+                             options->reconnect_msec, INT_MAX);
+    }
+    if ((unsigned)options->priority > GEMMD_PRIORITY_LOW) {
+        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_options.priority %d is none",
+                             (int)options->priority);
+    }
+    return 0;
+}
+
 static int take_options(struct gemmd_client *client, const struct gemmd_options *options)
 {
     client->options = (struct gemmd_options)GEMMD_OPTIONS_INIT;
-    if (options) {
-        if (options->struct_bytes != sizeof(*options)) {
-            return client_refuse(
-                STATUS_INVALID_ARGUMENT,
-                "gemmd_options.struct_bytes is %zu, this library's is %zu: start from "
-                "GEMMD_OPTIONS_INIT",
-                options->struct_bytes, sizeof(*options));
-        }
-        client->options = *options;
-    }
-    if (client->options.path != GEMMD_PATH_RING && client->options.path != GEMMD_PATH_ZEROMQ) {
-        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_options.path %d is no path",
-                             (int)client->options.path);
-    }
-    if (client->options.timeout_msec == 0 || client->options.timeout_msec > INT_MAX) {
-        return client_refuse(STATUS_INVALID_ARGUMENT,
-                             "gemmd_options.timeout_msec %u is not in 1..%d",
-                             client->options.timeout_msec, INT_MAX);
-    }
-    if (client->options.reconnect_msec > INT_MAX) {
-        return client_refuse(STATUS_INVALID_ARGUMENT,
-                             "gemmd_options.reconnect_msec %u is not in 0..%d",
-                             client->options.reconnect_msec, INT_MAX);
-    }
-    if ((unsigned)client->options.priority > GEMMD_PRIORITY_LOW) {
-        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_options.priority %d is none",
-                             (int)client->options.priority);
+    int r = options ? taken_read(&options_taken, options, &client->options) : 0;
+    r = r != 0 ? r : check_options(&client->options);
+    if (r != 0) {
+        return r;
     }
     const char *name = client->options.name ? client->options.name : program_invocation_short_name;
     (void)snprintf(client->name, sizeof(client->name), "%s", name);
     client->options.name = client->name;
-    int r = client_socket_dir(client->options.socket_dir, client->socket_dir,
-                              sizeof(client->socket_dir));
+    r = client_socket_dir(client->options.socket_dir, client->socket_dir,
+                          sizeof(client->socket_dir));
     client->options.socket_dir = client->socket_dir;
     return r;
 }
@@ -70,7 +78,7 @@ static int take_options(struct gemmd_client *client, const struct gemmd_options 
 static int connect_all(struct gemmd_client *client, const struct gemmd_options *options)
 {
     int r = take_options(client, options);
-    r = r != 0 ? r : connection_open(client);
+    r = r != 0 ? r : connection_open(client, client->options.timeout_msec);
     return r != 0 ? r : exchange_init(client);
 }
 
@@ -113,6 +121,7 @@ void gemmd_close(gemmd_client_t *client)
     if (!client) {
         return;
     }
+    revive_end(client);
     turns_stop(client);
     exchange_finish(client);
     for (uint32_t i = 0; i < CLIENT_DEVICES_MAX; i++) {

@@ -1,13 +1,14 @@
 /* client.h - what the files of libgemmd share. Not installed; gemmctl includes it for control
  * calls.
  *
- * Floors, lowest first: error; filled, queue, session, known, driver_cuda; device_memory;
- * device_order; exchange, connection; listen; control; turns; weights; submit, wait, buffers;
- * stream; resend; revive; client. Who finds the daemon gone calls client->revive.
+ * Floors, lowest first: error; filled, taken, thread, queue, session, known, driver_cuda;
+ * device_memory; device_order; exchange, connection; listen; handover; control; turns; weights;
+ * submit, wait, buffers; stream; resend; revive; client. Who finds the daemon gone calls
+ * client->revive.
  *
- * Locks: life_lock (whether one revives the client; a leaf); lanes_lock (opening of queues), and
- * under it, as otherwise, buffers_lock (the list, and sharing of one more); under each of these
- * side_lock (session socket) or a queue's lock; one lock a queue (its tickets and the lane under
+ * Locks: life_lock (whether the client is being revived; a leaf); lanes_lock (opening of queues),
+ * buffers_lock (the list, and sharing of one more); under each of these side_lock (session socket)
+ * or a queue's lock; one lock a queue (its tickets and the lane under
  * it). The lock of the ZeroMQ queue guards the control socket and the calls that wait for a reply
  * as well. */
 #pragma once
@@ -44,6 +45,7 @@ struct ticket {
     bool is_cancel_due;           /* the ring had no room for the cancellation yet */
     uint64_t held_until_usec;     /* HELD */
     struct request_desc desc;     /* to be sent again */
+    uint64_t expires_usec;        /* when desc.timeout_usec is over, if that is not 0 */
     struct request_result result; /* HELD, DONE */
     struct reason *first_failure; /* where to keep a failure that nobody waits for, if there is none
                                      yet; NULL: somebody waits */
@@ -67,7 +69,7 @@ struct queue {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a result came in, or the listener gave up its place */
     bool is_listening;      /* one thread sleeps on the lane or the socket for all */
-    bool is_open;
+    _Atomic bool is_open;   /* once set, for ever */
     struct lane lane;       /* LANE_NULL on the ZeroMQ queue */
     struct ticket *tickets; /* (n_tickets) */
     uint32_t n_tickets;
@@ -104,6 +106,7 @@ struct gemmd_client {
     char socket_dir[CLIENT_DIR_BYTES];
     char name[SIDE_NAME_BYTES];
     int session_fd;
+    _Atomic uint32_t session; /* which one it is: the first is 1; changed under side_lock */
     pthread_mutex_t side_lock;
     uint64_t n_sequence;
     struct side_welcome welcome;
@@ -115,9 +118,13 @@ struct gemmd_client {
     int (*revive)(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec);
     pthread_mutex_t life_lock;
     pthread_cond_t life_changed;
+    pthread_t reviver;        /* to be joined, if has_reviver; like the next three, */
+    bool has_reviver;         /* guarded by life_lock */
+    uint64_t gone_usec;       /* when the daemon was found to be gone; 0: it is there */
+    struct reason why_gone;   /* of the last attempt that failed */
     _Atomic uint32_t epoch;   /* how many daemons there were before this one */
-    _Atomic bool is_reviving; /* set under life_lock; nothing new is sent meanwhile */
-    uint64_t gone_usec;       /* when that was found out; 0: it is there; of who revives */
+    _Atomic bool is_reviving; /* set under life_lock; nothing new is sent or opened meanwhile */
+    _Atomic bool is_closing;  /* the reviver is to give up */
     pthread_mutex_t buffers_lock;
     struct list buffers; /* all that are shared */
     struct known known;
@@ -136,17 +143,23 @@ struct gemmd_stream {
     struct reason failure; /* the first one; guarded by the queue's lock */
 };
 
+/* What the daemon calls a buffer in one session; in another that number may be another buffer's. */
+struct buffer_id {
+    uint64_t number;
+    uint32_t session; /* of the client's; 0: none */
+};
+
 struct gemmd_buffer {
     struct gemmd_client *client;
     struct region region;         /* host memory; else REGION_NULL */
     struct device_memory mapping; /* device memory that this library mapped; else zero */
     void *data;                   /* where it is for the caller: in one of the two, or its own */
     enum gemmd_memory memory;
-    uint64_t id;
-    uint64_t id_next; /* of the daemon that is being connected to */
+    struct buffer_id id;
+    struct buffer_id id_next; /* of the daemon that is being connected to */
     uint64_t size_bytes;
     uint64_t offset_bytes;       /* of data in what the daemon knows as the buffer */
-    struct list in_client;       /* guarded, like id, by buffers_lock */
+    struct list in_client;       /* guarded, like the ids while it is there, by buffers_lock */
     union side_message question; /* by which another daemon shares the same memory... */
     int fd; /* ...and what goes with it, if that is not region.fd: owned; -1: nothing */
 };
@@ -168,9 +181,23 @@ int client_fail_wire(uint32_t status, const char *text);
  * filled_check(): INVALID_ARGUMENT naming the struct when the caller's size is below that of the
  * struct's first version: it was never set. filled_write(): at most to_bytes of ours to the
  * caller's, and how many into its first field; what is there behind them stays as it is. */
-#define FILLED_END(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+#define STRUCT_END(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 int filled_check(const char *name, size_t struct_bytes, size_t bytes_min) GD_MUST_CHECK;
 void filled_write(void *to, size_t to_bytes, const void *from, size_t from_bytes);
+
+/* taken.c - structs that a call takes; they start with their size as well. taken_read(): what of
+ * the caller's struct this library knows, to *to, which holds the defaults and is of
+ * taken->struct_bytes. Errors: INVALID_ARGUMENT for a size that no version has; for bytes behind
+ * what this library knows that are not 0. */
+struct taken {
+    const char *name;
+    size_t struct_bytes;
+    size_t ends[4]; /* of the last field in each version, oldest first; then 0 */
+};
+int taken_read(const struct taken *taken, const void *from, void *to) GD_MUST_CHECK;
+
+/* thread.c - thread_start(): with all signals blocked. 0, or a status with its sentence. */
+int thread_start(pthread_t *ret_thread, void *(*run)(void *arg), void *arg) GD_MUST_CHECK;
 
 /* queue.c - tickets. A ticket id is serial << 24 | path << 16 | index; the path is a device index
  * or CLIENT_PATH_ZEROMQ. Messages that are no requests have ids of the same form with
@@ -199,9 +226,11 @@ void queue_cancel(struct queue *queue, struct ticket *ticket);
 void queue_send_cancels(struct queue *queue);
 
 /* queue_fail_streams(): end those that go in the order of a stream. queue_settle(): a held answer
- * becomes the result once its time is over. */
+ * becomes the result once its time is over. queue_expire(): while no daemon is there to say so, end
+ * a request whose timeout_usec is over. */
 void queue_fail_streams(struct queue *queue, const struct reason *why);
 void queue_settle(struct ticket *ticket);
+void queue_expire(struct queue *queue, const struct ticket *ticket, uint64_t now_usec);
 
 /* session.c - one question and its answer over the session socket. *ret_packet is of type
  * `expected`, to be finished by the caller. Blocks up to timeout_msec. session_is_alive(): the
@@ -211,12 +240,17 @@ int session_ask(struct gemmd_client *client, union side_message *question, int f
 /* session_ask_locked(): the same with side_lock held. */
 int session_ask_locked(struct gemmd_client *client, union side_message *question, int fd,
                        enum side_type expected, struct side_packet *ret_packet) GD_MUST_CHECK;
+/* session_release(): the daemon lets go of a buffer, by the one of its ids that is of the present
+ * session, if one is. */
+void session_release(struct gemmd_client *client, const struct buffer_id *id,
+                     const struct buffer_id *id_next);
 bool session_is_alive(const struct gemmd_client *client);
 int session_gone(const struct gemmd_client *client);
 
 /* connection.c - connection_open(): connect to the session socket and say HELLO: the client's first
- * session, or one in the place of that which is gone. session_fd keeps its number. */
-int connection_open(struct gemmd_client *client) GD_MUST_CHECK;
+ * session, or one in the place of that which is gone. session_fd keeps its number. Blocks up to
+ * connect_msec for the connection, and timeout_msec for the answer. */
+int connection_open(struct gemmd_client *client, uint32_t connect_msec) GD_MUST_CHECK;
 
 /* exchange.c - the ZeroMQ socket. With the ZeroMQ queue's lock held, but for init, finish and poll.
  * exchange_send(): send one message, and take what came in; never waits: BUSY when the socket takes
@@ -224,9 +258,10 @@ int connection_open(struct gemmd_client *client) GD_MUST_CHECK;
  * that is there to its call or ticket; a reply that makes no sense ends them all.
  * exchange_poll(): sleep until something may have come in, or timeout_usec.
  * exchange_fail_calls(): end every call that waits. */
-/* exchange_renew(): another socket for another session, once nobody sleeps on the old one; calls
- * that wait end with DISCONNECTED. Without the lock. */
+/* exchange_end(): the daemon is gone: calls that wait end with DISCONNECTED. exchange_renew():
+ * another socket for another session, once nobody sleeps on the old one. Without the lock. */
 int exchange_init(struct gemmd_client *client) GD_MUST_CHECK;
+void exchange_end(struct gemmd_client *client);
 int exchange_renew(struct gemmd_client *client) GD_MUST_CHECK;
 void exchange_finish(struct gemmd_client *client);
 int exchange_send(struct gemmd_client *client, const struct msg_request *request) GD_MUST_CHECK;
@@ -245,20 +280,29 @@ void listen_drain(struct gemmd_client *client, struct queue *queue);
 void listen_sleep(struct gemmd_client *client, struct queue *queue, uint64_t timeout_usec);
 void listen_for_reply(struct gemmd_client *client, uint64_t timeout_usec);
 
+/* handover.c - handover_await(): until the daemon holds that buffer for every request in flight
+ * that names it, or over ZeroMQ, until these have ended; up to timeout_msec. Without any of the
+ * locks. */
+void handover_await(struct gemmd_client *client, const struct buffer_id *id);
+
 /* control.c - control_call(): one verb and its reply, which is to be finished by the caller.
  * Return: 0, or the refusal's status with the sentence set and nothing to finish. Any thread;
  * blocks up to timeout_msec, and reconnect_msec. control_call_once(): not again with the next
- * daemon. */
+ * daemon. control_call_next(): of who revives the client, to the next one. */
 int control_call(struct gemmd_client *client, struct msg_request *request,
                  struct msg_reply *ret_reply) GD_MUST_CHECK;
 int control_call_once(struct gemmd_client *client, struct msg_request *request,
                       struct msg_reply *ret_reply) GD_MUST_CHECK;
+int control_call_next(struct gemmd_client *client, struct msg_request *request,
+                      struct msg_reply *ret_reply) GD_MUST_CHECK;
+typedef int (*control_way)(struct gemmd_client *client, struct msg_request *request,
+                           struct msg_reply *ret_reply);
 
 /* weights.c - weights of a daemon that is gone. weights_find(): what the present one calls the
  * weight `name`, of that shape and on that device, or NOT_FOUND. weights_settle(): know that of
  * every weight that is to be used. weights_id(): the id to send; what is not settled keeps its own.
  */
-int weights_find(struct gemmd_client *client, const struct known_weight *weight,
+int weights_find(struct gemmd_client *client, control_way call, const struct known_weight *weight,
                  uint64_t *ret_id) GD_MUST_CHECK;
 int weights_settle(struct gemmd_client *client, const struct gemmd_gemm *gemms,
                    size_t n) GD_MUST_CHECK;
@@ -273,15 +317,16 @@ void turns_stop(struct gemmd_client *client);
 void turns_finish(struct turns *turns);
 
 /* submit.c - submit_queue_of(): the queue a ticket came from; NULL when its path is none.
- * submit_queue_for(): the one that requests for that device go through, opened at its first use.
- * submit_attach(): ask for a lane and map it. submit_check(), submit_describe(): one request.
- * submit_await(): until no revival is under way. */
+ * submit_queue_for(): the one that requests for that device go through, opened at its first use;
+ * TIMEOUT when the daemon is gone until until_usec. submit_attach(): ask for a lane and map it.
+ * submit_take(): the caller's struct as this library has it. submit_check(), submit_describe(): one
+ * request. */
+int submit_take(const struct gemmd_gemm *gemm, struct gemmd_gemm *ret_gemm) GD_MUST_CHECK;
 struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket);
-int submit_queue_for(struct gemmd_client *client, uint32_t device_index,
+int submit_queue_for(struct gemmd_client *client, uint32_t device_index, uint64_t until_usec,
                      struct queue **ret_queue) GD_MUST_CHECK;
 int submit_attach(struct gemmd_client *client, uint32_t device_index,
                   struct lane *ret_lane) GD_MUST_CHECK;
-void submit_await(struct gemmd_client *client);
 int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm) GD_MUST_CHECK;
 struct request_desc submit_describe(struct gemmd_client *client, const struct gemmd_gemm *gemm,
                                     uint64_t request_id);
@@ -308,9 +353,11 @@ void resend_finish(struct resend *resend);
 int resend_prepare(struct gemmd_client *client, struct resend *resend) GD_MUST_CHECK;
 void resend_commit(struct gemmd_client *client, struct resend *resend);
 
-/* revive.c - revive(): the daemon of that epoch is gone: connect to the next one, with one attempt
- * at least. 0 when there is one, also if another thread has done it; TIMEOUT when until_usec came
- * first; DISCONNECTED when there was none within reconnect_msec, or why it was of no use. Without
- * any of the locks above. */
+/* revive.c - revive(): the daemon of that epoch is gone: have the client connected to the next one,
+ * by a thread that attempts it once at least, and wait for that until until_usec, and
+ * reconnect_msec at most. 0 when there is a daemon; TIMEOUT when until_usec came first;
+ * DISCONNECTED when there was none within reconnect_msec; else why it was of no use. Without any of
+ * the locks above. revive_end(): the thread gives up, and has ended. */
 int revive(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec) GD_MUST_CHECK;
+void revive_end(struct gemmd_client *client);
 #define REVIVE_NO_LIMIT UINT64_MAX /* but for reconnect_msec */

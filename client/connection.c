@@ -14,6 +14,7 @@
 
 static int take_place(struct gemmd_client *client, int *fd)
 {
+    atomic_fetch_add(&client->session, 1);
     if (client->session_fd < 0) {
         client->session_fd = steal_fd(fd);
         return 0;
@@ -23,21 +24,39 @@ static int take_place(struct gemmd_client *client, int *fd)
                : 0;
 }
 
-static int connect_session(struct gemmd_client *client)
+/* Nobody there, one that died without taking its socket along, or one that is not for this user. */
+static int fail_connect(int r, const char *path)
+{
+    char text[128];
+    const char *error = strerror_r(-r, text, sizeof(text));
+    switch (-r) {
+    case EACCES:
+        return client_refuse(
+            STATUS_PERMISSION,
+            "this user may not connect to %s: %s; it takes the daemon's group, and "
+            "socket_mode = 0660 there",
+            path, error);
+    case ECONNREFUSED:
+        return client_refuse(STATUS_DISCONNECTED,
+                             "the daemon at %s has died, and may be starting anew just now: %s",
+                             path, error);
+    default:
+        return client_refuse(STATUS_DISCONNECTED, "no daemon answers at %s: %s", path, error);
+    }
+}
+
+static int connect_session(struct gemmd_client *client, uint32_t connect_msec)
 {
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_SOCKET_NAME);
     uint32_t msec = client->options.timeout_msec;
-    CLEAN_FD int fd = side_connect(path, msec);
+    CLEAN_FD int fd = side_connect(path, connect_msec);
     if (fd == -EAGAIN) {
         return client_refuse(STATUS_TIMEOUT, "the daemon at %s took no connection within %u ms",
-                             path, msec);
+                             path, connect_msec);
     }
     if (fd < 0) {
-        char text[128];
-        return client_refuse(fd == -EACCES ? STATUS_PERMISSION : STATUS_DISCONNECTED,
-                             "no daemon answers at %s: %s", path,
-                             strerror_r(-fd, text, sizeof(text)));
+        return fail_connect(fd, path);
     }
     struct timeval limit = {.tv_sec = msec / 1000, .tv_usec = (suseconds_t)(msec % 1000) * 1000};
     if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0) {
@@ -69,10 +88,13 @@ static int say_hello(struct gemmd_client *client)
     return 0;
 }
 
-int connection_open(struct gemmd_client *client)
+int connection_open(struct gemmd_client *client, uint32_t connect_msec)
 {
     pthread_mutex_lock(&client->side_lock); /* nobody asks before HELLO is said */
-    int r = connect_session(client);
+    int r = connect_session(client, connect_msec);
+    if (r == 0 && atomic_load(&client->is_closing)) { /* else who closes has shut it down */
+        r = session_gone(client);
+    }
     r = r != 0 ? r : say_hello(client);
     pthread_mutex_unlock(&client->side_lock);
     return r;

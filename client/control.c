@@ -46,12 +46,14 @@ static int send_and_await(struct gemmd_client *client, struct msg_request *reque
     return r;
 }
 
-int control_call_once(struct gemmd_client *client, struct msg_request *request,
-                      struct msg_reply *ret_reply)
+static int call_once(struct gemmd_client *client, struct msg_request *request, bool is_reviver,
+                     struct msg_reply *ret_reply)
 {
     struct call call = {.why = REASON_NULL, .reply = MSG_REPLY_NULL};
     pthread_mutex_lock(&client->zeromq.lock);
-    int r = send_and_await(client, request, &call);
+    int r = !is_reviver && atomic_load(&client->is_reviving)
+                ? session_gone(client)
+                : send_and_await(client, request, &call);
     pthread_mutex_unlock(&client->zeromq.lock);
     if (r == 0 && call.reply.status == STATUS_OK) {
         *ret_reply = call.reply;
@@ -62,6 +64,18 @@ int control_call_once(struct gemmd_client *client, struct msg_request *request,
     }
     msg_reply_finish(&call.reply);
     return r;
+}
+
+int control_call_once(struct gemmd_client *client, struct msg_request *request,
+                      struct msg_reply *ret_reply)
+{
+    return call_once(client, request, false, ret_reply);
+}
+
+int control_call_next(struct gemmd_client *client, struct msg_request *request,
+                      struct msg_reply *ret_reply)
+{
+    return call_once(client, request, true, ret_reply);
 }
 
 int control_call(struct gemmd_client *client, struct msg_request *request,

@@ -32,6 +32,7 @@ struct device_export {
     uint64_t offset_bytes;     /* in its allocation, of either kind */
     uint64_t allocation_id;
     uint8_t handle[SIDE_IPC_HANDLE_BYTES];
+    uint8_t device_uuid[SIDE_UUID_BYTES]; /* of the GPU that the memory is on */
 };
 
 /* device_memory_export() - what cudaMalloc() gave goes by IPC handle, what lies in one exportable

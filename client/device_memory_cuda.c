@@ -180,10 +180,12 @@ static int export_device_pointer(CUdeviceptr pointer, struct device_export *expo
 }
 
 /* The context that owns the memory must be current for the questions asked about it. */
-static int enter_context_of(CUdeviceptr pointer, CUdevice *ret_device)
+static int enter_context_of(CUdeviceptr pointer, CUdevice *ret_device,
+                            uint8_t ret_uuid[SIDE_UUID_BYTES])
 {
     unsigned type = 0;
     int ordinal = 0;
+    CUuuid uuid;
     CUresult error = driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer);
     if (error != CUDA_SUCCESS || type != CU_MEMORYTYPE_DEVICE) {
         return client_refuse(STATUS_INVALID_ARGUMENT,
@@ -194,8 +196,12 @@ static int enter_context_of(CUdeviceptr pointer, CUdevice *ret_device)
     if (error == CUDA_SUCCESS) {
         error = driver.cuDeviceGet(ret_device, ordinal);
     }
-    return error == CUDA_SUCCESS ? driver_enter(*ret_device)
-                                 : driver_fail(error, "gemmd_buffer_import_cuda");
+    error = error != CUDA_SUCCESS ? error : driver.cuDeviceGetUuid(&uuid, *ret_device);
+    if (error != CUDA_SUCCESS) {
+        return driver_fail(error, "gemmd_buffer_import_cuda");
+    }
+    memcpy(ret_uuid, uuid.bytes, SIDE_UUID_BYTES);
+    return driver_enter(*ret_device);
 }
 
 int device_memory_export(const void *pointer, uint64_t size_bytes, struct device_export *ret_export)
@@ -204,7 +210,7 @@ int device_memory_export(const void *pointer, uint64_t size_bytes, struct device
     CUdevice device;
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
     int r = driver_need();
-    r = r != 0 ? r : enter_context_of(address, &device);
+    r = r != 0 ? r : enter_context_of(address, &device, exported.device_uuid);
     if (r != 0) {
         return r;
     }

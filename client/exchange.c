@@ -43,16 +43,23 @@ int exchange_init(struct gemmd_client *client)
     return connect_socket(client);
 }
 
-static int renew_locked(struct gemmd_client *client)
+void exchange_end(struct gemmd_client *client)
 {
     struct reason why;
     (void)reason_set(&why, STATUS_DISCONNECTED, "the daemon at %s hung up", client->socket_dir);
+    pthread_mutex_lock(&client->zeromq.lock);
+    exchange_drain(client); /* what the daemon said before it went still counts */
+    exchange_fail_calls(client, &why);
+    pthread_mutex_unlock(&client->zeromq.lock);
+}
+
+static int renew_locked(struct gemmd_client *client)
+{
     client->exchange.is_renewing = true;
     (void)!write(client->exchange.kick_fd, &(uint64_t){1}, sizeof(uint64_t));
     listen_await_quiet(&client->zeromq);
     client->exchange.is_renewing = false;
     exchange_drain(client);
-    exchange_fail_calls(client, &why);
     sock_finish(&client->exchange.sock);
     return connect_socket(client);
 }

@@ -4,6 +4,7 @@
  * ring as well. A ticket's id carries its place and a serial number: a spent id never names a later
  * one. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +62,7 @@ int queue_open(struct queue *queue, struct lane *lane, uint32_t n_tickets, uint3
     }
     queue->n_tickets = n_tickets;
     queue->path = path;
-    queue->is_open = true;
+    atomic_store(&queue->is_open, true);
     return 0;
 }
 
@@ -155,6 +156,17 @@ void queue_result(struct queue *queue, const struct request_result *result)
         spend(queue, ticket);
     }
     pthread_cond_broadcast(&queue->changed);
+}
+
+void queue_expire(struct queue *queue, const struct ticket *ticket, uint64_t now_usec)
+{
+    if (ticket->desc.timeout_usec == 0 || now_usec < ticket->expires_usec) {
+        return;
+    }
+    struct request_result result = {.request_id = ticket->id, .status = STATUS_TIMEOUT};
+    (void)snprintf(result.text, sizeof(result.text),
+                   "not launched in time: the daemon is away, and the next one is waited for");
+    queue_result(queue, &result);
 }
 
 static void fail(struct queue *queue, const struct reason *why, bool is_of_streams_only)

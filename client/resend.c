@@ -3,7 +3,8 @@
  * A product is a pure function of its x and its weight, so that doing it again, wherever the first
  * daemon had got to, gives the same y. The requests that it takes are kept with their tickets; they
  * name buffers and weights as the daemon did that is gone, and are translated here. Nothing new
- * comes in meanwhile: is_reviving is set, and every queue's lock has been taken since. */
+ * comes in meanwhile, no request and no buffer: is_reviving is set, and the lock of every queue and
+ * of the buffers has been taken since. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +46,8 @@ static int share_again(struct gemmd_client *client, struct gemmd_buffer *buffer)
     int fd = buffer->fd >= 0 ? buffer->fd : buffer->region.fd;
     int r = session_ask(client, &question, fd, SIDE_BUFFER, &packet);
     if (r == 0) {
-        buffer->id_next = packet.message.buffer.buffer_id;
+        buffer->id_next = (struct buffer_id){.number = packet.message.buffer.buffer_id,
+                                             .session = atomic_load(&client->session)};
         side_packet_finish(&packet);
     }
     return r;
@@ -113,7 +115,7 @@ static int find_weights(struct gemmd_client *client, struct resend *resend)
     for (uint32_t i = 0; i < resend->n_weights; i++) {
         struct resend_weight *noted = &resend->weights[i];
         int r = noted->weight.name[0] != '\0'
-                    ? weights_find(client, &noted->weight, &noted->id_next)
+                    ? weights_find(client, control_call_next, &noted->weight, &noted->id_next)
                     : 0;
         if (r != 0 && r != STATUS_NOT_FOUND) {
             return r;
@@ -130,7 +132,7 @@ static int ping(struct gemmd_client *client)
 {
     struct msg_request request = {.verb = MSG_VERB_PING};
     struct msg_reply reply;
-    int r = control_call_once(client, &request, &reply);
+    int r = control_call_next(client, &request, &reply);
     if (r == 0) {
         msg_reply_finish(&reply);
     }
@@ -141,7 +143,8 @@ static int attach_lanes(struct gemmd_client *client, struct resend *resend)
 {
     int r = 0;
     for (uint32_t i = 0; i < CLIENT_DEVICES_MAX && r == 0; i++) {
-        r = client->lanes[i].is_open ? submit_attach(client, i, &resend->lanes[i]) : 0;
+        r = atomic_load(&client->lanes[i].is_open) ? submit_attach(client, i, &resend->lanes[i])
+                                                   : 0;
     }
     return r;
 }
@@ -176,8 +179,8 @@ static bool translate_buffer(struct gemmd_client *client, uint64_t *id)
     }
     list_for_each (node, &client->buffers) {
         const struct gemmd_buffer *buffer = LIST_OWNER(node, struct gemmd_buffer, in_client);
-        if (buffer->id == *id) {
-            *id = buffer->id_next;
+        if (buffer->id.number == *id) {
+            *id = buffer->id_next.number;
             return true;
         }
     }
@@ -209,6 +212,16 @@ static int send(struct gemmd_client *client, struct queue *queue, const struct t
     return exchange_send(client, &request);
 }
 
+/* What is left of it; 0 would be none. */
+static void renew_timeout(struct ticket *ticket)
+{
+    uint64_t now_usec = listen_now_usec();
+    if (ticket->desc.timeout_usec != 0) {
+        bool is_over = now_usec >= ticket->expires_usec;
+        ticket->desc.timeout_usec = is_over ? 1 : ticket->expires_usec - now_usec;
+    }
+}
+
 static void resend_ticket(struct gemmd_client *client, struct queue *queue,
                           const struct resend *resend, struct ticket *ticket)
 {
@@ -225,6 +238,7 @@ static void resend_ticket(struct gemmd_client *client, struct queue *queue,
             "the daemon went, and the next one has not the weight or the buffers of the request");
         return;
     }
+    renew_timeout(ticket);
     ticket->state = TICKET_IN_FLIGHT;
     int r = send(client, queue, ticket);
     if (r != 0 && r != STATUS_DISCONNECTED) { /* gone again: that is for the next revival */

@@ -99,3 +99,32 @@ int session_ask(struct gemmd_client *client, union side_message *question, int f
     pthread_mutex_unlock(&client->side_lock);
     return r;
 }
+
+/* A daemon that is gone has let go already, so a failing release is no news. */
+static void release_locked(struct gemmd_client *client, uint64_t id)
+{
+    union side_message question;
+    struct side_packet packet;
+    side_init(&question, SIDE_RELEASE_BUFFER, 0);
+    question.release_buffer.buffer_id = id;
+    if (session_ask_locked(client, &question, -1, SIDE_BUFFER, &packet) == 0) {
+        side_packet_finish(&packet);
+    }
+}
+
+void session_release(struct gemmd_client *client, const struct buffer_id *id,
+                     const struct buffer_id *id_next)
+{
+    uint32_t session = atomic_load(&client->session);
+    if (id->session != session && id_next->session != session) {
+        return; /* nor of a later one: do not wait for the lock */
+    }
+    pthread_mutex_lock(&client->side_lock);
+    session = atomic_load(&client->session);
+    if (id->session == session) {
+        release_locked(client, id->number);
+    } else if (id_next->session == session) {
+        release_locked(client, id_next->number);
+    }
+    pthread_mutex_unlock(&client->side_lock);
+}

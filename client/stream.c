@@ -56,7 +56,7 @@ static int set_up(struct gemmd_stream *stream, enum gemmd_order wish)
         return client_refuse(STATUS_UNSUPPORTED,
                              "stream order needs GEMMD_PATH_RING: its words belong to a lane");
     }
-    int r = submit_queue_for(client, stream->device_index, &stream->queue);
+    int r = submit_queue_for(client, stream->device_index, REVIVE_NO_LIMIT, &stream->queue);
     r = r != 0 ? r : turns_open(client, stream->queue, stream->device_index);
     r = r != 0 ? r : choose_order(&stream->queue->turns, wish, &stream->order);
     r = r != 0 ? r
@@ -176,6 +176,7 @@ static int push(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, uint
         queue_give(queue, ticket);
         return client_refuse(STATUS_BAD_MESSAGE, "the lane's indices were overwritten");
     }
+    ticket->desc = desc;
     ticket->order_value++;
     ticket->first_failure = &stream->failure;
     *ret_id = ticket->id;
@@ -186,13 +187,15 @@ static int push(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, uint
 static int submit(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, uint64_t *ret_id,
                   struct gemmd_signal *ret_signal)
 {
-    int r = check(stream, gemm);
-    r = r != 0 ? r : weights_settle(stream->client, gemm, 1);
+    struct gemmd_gemm taken;
+    int r = submit_take(gemm, &taken);
+    r = r != 0 ? r : check(stream, &taken);
+    r = r != 0 ? r : weights_settle(stream->client, &taken, 1);
     if (r != 0) {
         return r;
     }
     pthread_mutex_lock(&stream->queue->lock);
-    r = push(stream, gemm, ret_id, ret_signal);
+    r = push(stream, &taken, ret_id, ret_signal);
     pthread_mutex_unlock(&stream->queue->lock);
     return r;
 }

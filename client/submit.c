@@ -1,5 +1,7 @@
 /* submit.c - products: descriptors out. See wait.c for the way back. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ipc/base/cleanup.h"
@@ -21,14 +23,52 @@ static const char *foreign_buffer(const struct gemmd_client *client, const struc
     return gemm->x_scale && gemm->x_scale->client != client ? "x_scale" : NULL;
 }
 
+int submit_take(const struct gemmd_gemm *gemm, struct gemmd_gemm *ret_gemm)
+{
+    static const struct taken taken = {
+        .name = "gemmd_gemm",
+        .struct_bytes = sizeof(struct gemmd_gemm),
+        .ends = {STRUCT_END(struct gemmd_gemm, timeout_usec),
+                 STRUCT_END(struct gemmd_gemm, x_scale_stride)},
+    };
+    *ret_gemm = (struct gemmd_gemm)GEMMD_GEMM_INIT;
+    return taken_read(&taken, gemm, ret_gemm);
+}
+
+static int differing_sizes(size_t first_bytes, size_t its_bytes, size_t i)
+{
+    return client_refuse(STATUS_INVALID_ARGUMENT,
+                         "gemmd_gemm.struct_bytes is %zu in the first request and %zu in request "
+                         "%zu of one call",
+                         first_bytes, its_bytes, i);
+}
+
+/* An array of the caller's: all of one size, which is the distance between them. */
+static int take_all(const struct gemmd_gemm *gemms, size_t n, struct gemmd_gemm **ret_gemms)
+{
+    size_t struct_bytes = gemms->struct_bytes;
+    CLEAN_FREE struct gemmd_gemm *taken = calloc(n, sizeof(*taken));
+    if (!taken) {
+        return client_fail_errno(-ENOMEM, "gemmd_submit");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const void *gemm = (const char *)gemms + i * struct_bytes;
+        int r = submit_take(gemm, &taken[i]);
+        if (r != 0) {
+            return r;
+        }
+        size_t its_bytes;
+        memcpy(&its_bytes, gemm, sizeof(its_bytes));
+        if (its_bytes != struct_bytes) {
+            return differing_sizes(struct_bytes, its_bytes, i);
+        }
+    }
+    *ret_gemms = steal_ptr(&taken);
+    return 0;
+}
+
 int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm)
 {
-    if (gemm->struct_bytes != sizeof(*gemm)) {
-        return client_refuse(STATUS_INVALID_ARGUMENT,
-                             "gemmd_gemm.struct_bytes is %zu, this library's is %zu: start from "
-                             "GEMMD_GEMM_INIT",
-                             gemm->struct_bytes, sizeof(*gemm));
-    }
     if (!gemm->weight) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_gemm.weight is NULL");
     }
@@ -56,6 +96,9 @@ int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gem
 static int check_gemms(const struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        if (gemms[i].struct_bytes != sizeof(*gemms)) {
+            return differing_sizes(sizeof(*gemms), gemms[i].struct_bytes, i);
+        }
         int r = submit_check(client, &gemms[i]);
         if (r != 0) {
             return r;
@@ -106,10 +149,10 @@ struct request_desc submit_describe(struct gemmd_client *client, const struct ge
     return (struct request_desc){
         .request_id = request_id,
         .weight_id = weights_id(client, gemm->weight),
-        .x_buffer_id = gemm->x ? gemm->x->id : 0,
+        .x_buffer_id = gemm->x ? gemm->x->id.number : 0,
         .x_offset_bytes = offset_of(gemm->x, gemm->x_offset_bytes),
         .x_stride_elems = gemm->x_stride ? gemm->x_stride : gemm->weight->k,
-        .y_buffer_id = gemm->y ? gemm->y->id : 0,
+        .y_buffer_id = gemm->y ? gemm->y->id.number : 0,
         .y_offset_bytes = offset_of(gemm->y, gemm->y_offset_bytes),
         .y_stride_elems = gemm->y_stride ? gemm->y_stride : gemm->weight->n,
         .timeout_usec = gemm->timeout_usec,
@@ -120,7 +163,7 @@ struct request_desc submit_describe(struct gemmd_client *client, const struct ge
         .x_dtype = (uint8_t)gemm->x_dtype,
         .y_dtype = (uint8_t)gemm->y_dtype,
         .flags = flags_of(&client->options),
-        .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id : 0,
+        .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id.number : 0,
         .x_scale_offset_bytes = offset_of(gemm->x_scale, gemm->x_scale_offset_bytes),
         .x_scale_stride_elems = scale_stride(gemm),
     };
@@ -196,15 +239,24 @@ static int open_at_first_use(struct gemmd_client *client, struct queue *queue, b
                              uint32_t device_index)
 {
     int r = 0;
+    if (atomic_load(&client->is_reviving)) {
+        return session_gone(client); /* and do not wait for the lock */
+    }
+    if (atomic_load(&queue->is_open)) {
+        return 0;
+    }
     pthread_mutex_lock(&client->lanes_lock);
-    if (!queue->is_open) {
+    if (atomic_load(&client->is_reviving)) {
+        r = session_gone(client);
+    } else if (!atomic_load(&queue->is_open)) {
         r = is_ring ? open_lane(client, queue, device_index) : open_zeromq(client, queue);
     }
     pthread_mutex_unlock(&client->lanes_lock);
     return r;
 }
 
-int submit_queue_for(struct gemmd_client *client, uint32_t device_index, struct queue **ret_queue)
+int submit_queue_for(struct gemmd_client *client, uint32_t device_index, uint64_t until_usec,
+                     struct queue **ret_queue)
 {
     bool is_ring = client->options.path == GEMMD_PATH_RING;
     if (device_index >= CLIENT_DEVICES_MAX) {
@@ -221,7 +273,7 @@ int submit_queue_for(struct gemmd_client *client, uint32_t device_index, struct 
         if (r != STATUS_DISCONNECTED || client->options.reconnect_msec == 0) {
             return r;
         }
-        r = client->revive(client, epoch, REVIVE_NO_LIMIT);
+        r = client->revive(client, epoch, until_usec);
         if (r != 0) {
             return r;
         }
@@ -239,6 +291,25 @@ struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket
 }
 
 /* ---- submitting ----------------------------------------------------------------------------- */
+
+static uint64_t end_of(uint64_t timeout_usec)
+{
+    uint64_t now_usec = listen_now_usec();
+    return timeout_usec > UINT64_MAX - now_usec ? UINT64_MAX : now_usec + timeout_usec;
+}
+
+/* Until when a daemon may be waited for: as long as one of the requests still wants it. */
+static uint64_t end_of_patience(const struct gemmd_gemm *gemms, size_t n)
+{
+    uint64_t timeout_usec = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (gemms[i].timeout_usec == 0) {
+            return REVIVE_NO_LIMIT;
+        }
+        timeout_usec = num_max(timeout_usec, gemms[i].timeout_usec);
+    }
+    return end_of(timeout_usec);
+}
 
 static int no_room(const struct queue *queue, size_t n)
 {
@@ -260,6 +331,15 @@ static void push_chunk(struct queue *queue, const struct request_desc *descs, ui
     }
 }
 
+static struct ticket *take_ticket(struct gemmd_client *client, struct queue *queue,
+                                  const struct gemmd_gemm *gemm)
+{
+    struct ticket *ticket = queue_take(queue);
+    ticket->desc = submit_describe(client, gemm, ticket->id);
+    ticket->expires_usec = gemm->timeout_usec != 0 ? end_of(gemm->timeout_usec) : 0;
+    return ticket;
+}
+
 static int submit_to_lane(struct gemmd_client *client, struct queue *queue,
                           const struct gemmd_gemm *gemms, size_t n, gemmd_ticket_t *ret_tickets)
 {
@@ -273,9 +353,8 @@ static int submit_to_lane(struct gemmd_client *client, struct queue *queue,
     for (size_t i = 0; i < n; i += SUBMIT_CHUNK) {
         uint32_t n_chunk = (uint32_t)num_min(n - i, SUBMIT_CHUNK);
         for (uint32_t j = 0; j < n_chunk; j++) {
-            struct ticket *ticket = queue_take(queue);
+            const struct ticket *ticket = take_ticket(client, queue, &gemms[i + j]);
             ret_tickets[i + j] = ticket->id;
-            ticket->desc = submit_describe(client, &gemms[i + j], ticket->id);
             descs[j] = ticket->desc;
         }
         push_chunk(queue, descs, n_chunk);
@@ -314,8 +393,7 @@ static int submit_by_message(struct gemmd_client *client, const struct gemmd_gem
         return no_room(queue, n);
     }
     for (size_t i = 0; i < n; i++) {
-        struct ticket *ticket = queue_take(queue);
-        ticket->desc = submit_describe(client, &gemms[i], ticket->id);
+        struct ticket *ticket = take_ticket(client, queue, &gemms[i]);
         int r = post(client, ticket);
         if (r == STATUS_BUSY && i == 0) {
             queue_give(queue, ticket);
@@ -329,28 +407,25 @@ static int submit_by_message(struct gemmd_client *client, const struct gemmd_gem
     return 0;
 }
 
-void submit_await(struct gemmd_client *client)
-{
-    pthread_mutex_lock(&client->life_lock);
-    while (atomic_load(&client->is_reviving)) {
-        pthread_cond_wait(&client->life_changed, &client->life_lock);
-    }
-    pthread_mutex_unlock(&client->life_lock);
-}
-
 /* *ret_is_late: the daemon that this was meant for is being replaced, or has been; nothing was
  * sent. */
 static int submit_once(struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n,
-                       gemmd_ticket_t *ret_tickets, bool *ret_is_late)
+                       uint64_t until_usec, gemmd_ticket_t *ret_tickets, bool *ret_is_late)
 {
     struct queue *queue = NULL;
     uint32_t epoch = atomic_load(&client->epoch);
     *ret_is_late = false;
-    int r = submit_queue_for(client, gemms[0].weight->device_index, &queue);
-    r = r != 0 ? r : weights_settle(client, gemms, n);
+    int r = submit_queue_for(client, gemms[0].weight->device_index, until_usec, &queue);
     if (r != 0) {
-        *ret_is_late = r == STATUS_DISCONNECTED && client->options.reconnect_msec > 0 &&
-                       client->revive(client, epoch, REVIVE_NO_LIMIT) == 0;
+        return r;
+    }
+    r = weights_settle(client, gemms, n);
+    if (r == STATUS_DISCONNECTED && client->options.reconnect_msec > 0) {
+        r = client->revive(client, epoch, until_usec);
+        *ret_is_late = r == 0;
+        return r;
+    }
+    if (r != 0) {
         return r;
     }
     pthread_mutex_lock(&queue->lock);
@@ -360,8 +435,17 @@ static int submit_once(struct gemmd_client *client, const struct gemmd_gemm *gem
                                      : submit_to_lane(client, queue, gemms, n, ret_tickets);
     }
     pthread_mutex_unlock(&queue->lock);
-    if (*ret_is_late) {
-        submit_await(client);
+    return r;
+}
+
+static int submit_taken(struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n,
+                        gemmd_ticket_t *ret_tickets)
+{
+    int r = check_gemms(client, gemms, n);
+    bool is_late = r == 0;
+    uint64_t until_usec = is_late ? end_of_patience(gemms, n) : 0;
+    while (is_late) {
+        r = submit_once(client, gemms, n, until_usec, ret_tickets, &is_late);
     }
     return r;
 }
@@ -375,10 +459,10 @@ int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t 
     if (n == 0) {
         return GEMMD_OK;
     }
-    int r = check_gemms(client, gemms, n);
-    bool is_late = r == 0;
-    while (is_late) {
-        r = submit_once(client, gemms, n, ret_tickets, &is_late);
+    if (gemms->struct_bytes == sizeof(*gemms)) {
+        return submit_taken(client, gemms, n, ret_tickets);
     }
-    return r;
+    CLEAN_FREE struct gemmd_gemm *taken = NULL;
+    int r = take_all(gemms, n, &taken);
+    return r != 0 ? r : submit_taken(client, taken, n, ret_tickets);
 }

@@ -1,9 +1,9 @@
 /* turns.c - a lane's words of stream order, and the watcher.
  *
  * A stream that waits for a product waits for a word that the daemon writes. A daemon that is gone
- * writes none, and the process may be asleep in cudaStreamSynchronize(): so a thread, the only one
- * of the library's own, sleeps on the session socket until it hangs up, and then writes the words
- * itself. It is started with the first stream, and ends with the client. */
+ * writes none, and the process may be asleep in cudaStreamSynchronize(): so a thread of the
+ * library's own sleeps on the session socket until it hangs up, and then writes the words itself.
+ * It is started with the first stream, and ends with the daemon or the client. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -66,10 +66,10 @@ static int start_watcher(struct gemmd_client *client)
         return client_fail_errno(-errno, "making an eventfd");
     }
     client->watcher_fd = fd;
-    int error = pthread_create(&client->watcher, NULL, watch, client);
-    if (error != 0) {
+    int r = thread_start(&client->watcher, watch, client);
+    if (r != 0) {
         client->watcher_fd = -1;
-        return client_fail_errno(-error, "starting a thread");
+        return r;
     }
     (void)steal_fd(&fd);
     return 0;
@@ -160,6 +160,9 @@ static int let_go_of_words(struct queue *queue)
 static int open_locked(struct gemmd_client *client, struct queue *queue, uint32_t device_index)
 {
     struct turns turns = {.region = REGION_NULL};
+    if (atomic_load(&client->is_reviving)) {
+        return session_gone(client);
+    }
     if (queue->turns.is_open && !queue->turns.is_over) {
         return start_watcher(client); /* which may have failed the first time */
     }

@@ -7,7 +7,7 @@
 
 #include "client/client.h"
 
-#define RESULT_BYTES_MIN FILLED_END(struct gemmd_result, run_nsec)
+#define RESULT_BYTES_MIN STRUCT_END(struct gemmd_result, run_nsec)
 
 static int unknown_ticket(gemmd_ticket_t ticket)
 {
@@ -28,6 +28,9 @@ static int wait_locked(struct gemmd_client *client, struct queue *queue, uint64_
             return unknown_ticket(id);
         }
         queue_settle(ticket);
+        if (atomic_load(&client->is_reviving)) {
+            queue_expire(queue, ticket, listen_now_usec());
+        }
         if (ticket->state == TICKET_DONE) {
             *ret_ticket = ticket;
             return 0;

@@ -19,7 +19,7 @@ static_assert((int)GEMMD_ACT_FLOAT == (int)MSG_ACT_FLOAT &&
                   (int)GEMMD_ACT_INT8_TOKEN_ZERO == (int)MSG_ACT_INT8_TOKEN_ZERO,
               "gemmd.h and msg.h disagree");
 
-#define WEIGHT_BYTES_MIN FILLED_END(struct gemmd_weight, act)
+#define WEIGHT_BYTES_MIN STRUCT_END(struct gemmd_weight, act)
 
 /* Best effort: without memory for it, a request that is in flight when the daemon goes ends. */
 static void remember(struct gemmd_client *client, const struct gemmd_weight *weight)
@@ -135,12 +135,13 @@ int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_
 /* ---- of a daemon that is gone -----------------------------------------------------------------
  */
 
-int weights_find(struct gemmd_client *client, const struct known_weight *weight, uint64_t *ret_id)
+int weights_find(struct gemmd_client *client, control_way call, const struct known_weight *weight,
+                 uint64_t *ret_id)
 {
     struct msg_request request = {.verb = MSG_VERB_WEIGHT_FIND};
     struct msg_reply reply;
     memcpy(request.name, weight->name, sizeof(request.name));
-    int r = control_call_once(client, &request, &reply);
+    int r = call(client, &request, &reply);
     if (r != 0) {
         return r;
     }
@@ -172,7 +173,7 @@ static int settle(struct gemmd_client *client, const gemmd_weight_t *weight, uin
                                   .device_index = weight->device_index,
                                   .epoch = epoch};
     (void)snprintf(known.name, sizeof(known.name), "%s", weight->name);
-    int r = weights_find(client, &known, &known.id_now);
+    int r = weights_find(client, control_call_once, &known, &known.id_now);
     return r != 0 ? r : known_add(&client->known, &known);
 }
 

@@ -14,8 +14,13 @@ if(GEMMD_CUDA AND NOT CUDAToolkit_NVCC_EXECUTABLE)
     message(FATAL_ERROR "GEMMD_CUDA is ON, and no CUDA toolkit with nvcc was found; see CUDAToolkit_ROOT")
 endif()
 
+option(GEMMD_LINEINFO "line numbers in GPU code, which profilers and sanitizers show; they double its size" ON)
+set(gemmd_nvcc_flags -std=c++17 -O3)
+if(GEMMD_LINEINFO)
+    list(APPEND gemmd_nvcc_flags -lineinfo)
+endif()
 # Portable code for every GPU since Ampere, as machine code and for later ones as PTX, and Hopper's own.
-set(gemmd_nvcc_flags -std=c++17 -O3 -lineinfo
+list(APPEND gemmd_nvcc_flags
     -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90a,code=sm_90a
     -Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra)
 if(GEMMD_WERROR)

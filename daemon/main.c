@@ -9,6 +9,8 @@
 #include "daemon/server/exit_code.h"
 #include "daemon/server/log_sink.h"
 #include "daemon/server/server.h"
+#include "daemon/server/supervisor.h"
+#include "ipc/base/log.h"
 
 /* By the path at which this program lies now: after an upgrade that is another program. */
 static int keep(int argc, char **argv)
@@ -27,6 +29,20 @@ static int keep(int argc, char **argv)
     return code;
 }
 
+/* To somebody at a terminal, or to the log of a service that is to go on. */
+static int refuse(const struct cmdline *cmdline, int r, const struct reason *why)
+{
+    const char *sentence = r > 0 ? why->text : strerror(-r);
+    enum exit_code code = r > 0 ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
+    if (cmdline->is_check_only || cmdline->is_kept || !supervisor_has_weights()) {
+        (void)fprintf(stderr, "gemmd: %s\n", sentence);
+        return code;
+    }
+    log_sink_install();
+    log_event(LOG_EVENT_START_REFUSED, LOG_LEVEL_ERROR, "server", "%s", sentence);
+    return supervisor_end_start(code);
+}
+
 int main(int argc, char **argv)
 {
     struct cmdline cmdline;
@@ -37,9 +53,8 @@ int main(int argc, char **argv)
     r = r != 0 ? r : cmdline_config(&cmdline, &config, &why);
     r = r != 0 ? r : log_sink_configure(config.log, &why);
     if (r != 0) {
-        (void)fprintf(stderr, "gemmd: %s\n", r > 0 ? why.text : strerror(-r));
         config_finish(&config);
-        return r > 0 ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
+        return refuse(&cmdline, r, &why);
     }
     int code = EXIT_CODE_DONE;
     if (!cmdline.is_check_only) {

@@ -13,6 +13,11 @@ static void put_model(struct arena *arena, const struct msg_model *model, Gemmd_
     wire->n_weights = model->n_weights;
     wire->packed_bytes = model->packed_bytes;
     wire->load_seconds = model->load_seconds;
+    wire->load_bytes = model->load_bytes;
+    wire->read_share = model->load_shares[MSG_LOAD_READ];
+    wire->copy_share = model->load_shares[MSG_LOAD_COPY];
+    wire->pack_share = model->load_shares[MSG_LOAD_PACK];
+    wire->prepare_share = model->load_shares[MSG_LOAD_PREPARE];
     wire->n_warnings = model->n_warnings;
     wire->act_dtype = model->act_dtype;
 }
@@ -29,6 +34,11 @@ static void take_model(struct codec_reader *reader, const Gemmd__Wire__Model *wi
     model->n_weights = wire->n_weights;
     model->packed_bytes = wire->packed_bytes;
     model->load_seconds = wire->load_seconds;
+    model->load_bytes = wire->load_bytes;
+    model->load_shares[MSG_LOAD_READ] = wire->read_share;
+    model->load_shares[MSG_LOAD_COPY] = wire->copy_share;
+    model->load_shares[MSG_LOAD_PACK] = wire->pack_share;
+    model->load_shares[MSG_LOAD_PREPARE] = wire->prepare_share;
     model->n_warnings = wire->n_warnings;
     model->act_dtype = codec_take_dtype(reader, wire->act_dtype, "model.act_dtype");
 }

@@ -8,6 +8,12 @@
 #include "ipc/base/error.h"
 #include "ipc/utf8.h"
 
+const char *msg_load_phase_name(enum msg_load_phase phase)
+{
+    static const char *const names[MSG_LOAD_PHASES] = {"read", "copy", "pack", "prepare"};
+    return names[phase];
+}
+
 const char *msg_verb_name(enum msg_verb verb)
 {
     switch (verb) {

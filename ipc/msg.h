@@ -105,6 +105,16 @@ struct msg_request {
     };
 };
 
+/* What a load spends its time on. */
+enum msg_load_phase {
+    MSG_LOAD_READ,    /* the checkpoint's files */
+    MSG_LOAD_COPY,    /* to the device, as far as that is waited for */
+    MSG_LOAD_PACK,    /* into the layout of the kernels */
+    MSG_LOAD_PREPARE, /* memory, scratch, digests */
+    MSG_LOAD_PHASES
+};
+const char *msg_load_phase_name(enum msg_load_phase phase); /* static: "read", ... */
+
 struct msg_model {
     char name[MSG_NAME_BYTES];
     char path[MSG_PATH_BYTES];
@@ -115,6 +125,8 @@ struct msg_model {
     uint32_t n_weights;
     uint64_t packed_bytes;
     double load_seconds;
+    uint64_t load_bytes;                 /* read from the checkpoint; 0 if adopted */
+    double load_shares[MSG_LOAD_PHASES]; /* of the time of all threads that loaded it; or all 0 */
     uint32_t n_warnings;
     enum dtype act_dtype;
 };
@@ -192,7 +204,7 @@ struct msg_choice {
     uint32_t m;
     char kernel[MSG_WORD_BYTES];
     char tile[MSG_WORD_BYTES];
-    double predicted_usec;
+    double predicted_usec;         /* 0: not known */
     double measured_usec;          /* 0: not known */
     double floor_usec;             /* 0: not known */
     struct msg_declined *declined; /* owned */

@@ -1,4 +1,4 @@
-/* ring.c - the five small functions of the shared-memory ring.
+/* ring.c - the small functions of the shared-memory ring.
  *
  * Invariant: `own` is this side's only truth about itself, and the peer's word is read once per
  * call and judged by its distance from `own`. An index into `entries` is always made from `own`.
@@ -51,7 +51,13 @@ enum ring_result ring_room(const struct ring *ring, uint32_t *ret_n_free)
     return fill > ring->n_entries ? RING_CORRUPT : RING_OK;
 }
 
-enum ring_result ring_pop(struct ring *ring, void *ret_entry)
+bool ring_is_taken(const struct ring *ring, uint32_t mark)
+{
+    uint32_t fill = ring->own - atomic_load_explicit(ring->head, memory_order_acquire);
+    return fill > ring->n_entries || fill <= ring->own - mark;
+}
+
+enum ring_result ring_peek(const struct ring *ring, void *ret_entry)
 {
     uint32_t fill = atomic_load_explicit(ring->tail, memory_order_acquire) - ring->own;
     if (fill == 0) {
@@ -61,9 +67,22 @@ enum ring_result ring_pop(struct ring *ring, void *ret_entry)
         return RING_CORRUPT;
     }
     memcpy(ret_entry, own_entry(ring), ring->entry_bytes);
+    return RING_OK;
+}
+
+void ring_advance(struct ring *ring)
+{
     ring->own++;
     atomic_store_explicit(ring->head, ring->own, memory_order_release);
-    return RING_OK;
+}
+
+enum ring_result ring_pop(struct ring *ring, void *ret_entry)
+{
+    enum ring_result r = ring_peek(ring, ret_entry);
+    if (r == RING_OK) {
+        ring_advance(ring);
+    }
+    return r;
 }
 
 uint32_t ring_fill(const struct ring *ring)

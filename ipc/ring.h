@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ipc/base/check.h"
@@ -39,7 +40,14 @@ enum ring_result ring_push(struct ring *ring, const void *entry) GD_MUST_CHECK;
 /* Producer: entries that are free now, 0..n_entries. RING_OK or RING_CORRUPT (and then 0). */
 enum ring_result ring_room(const struct ring *ring, uint32_t *ret_n_free) GD_MUST_CHECK;
 
-/* Consumer: copy the oldest entry out (acquire) and give its place back. */
+/* Producer: has the consumer given back what was pushed before `own` was `mark`? True as well when
+ * its index is impossible: nothing will come of waiting. */
+bool ring_is_taken(const struct ring *ring, uint32_t mark);
+
+/* Consumer: ring_peek() - copy the oldest entry out (acquire). ring_advance() - give its place
+ * back, after that. ring_pop() - both. */
+enum ring_result ring_peek(const struct ring *ring, void *ret_entry) GD_MUST_CHECK;
+void ring_advance(struct ring *ring);
 enum ring_result ring_pop(struct ring *ring, void *ret_entry) GD_MUST_CHECK;
 /* Consumer: entries waiting, 0..n_entries; n_entries as well when the peer's index is impossible,
  * so that nobody sleeps on a corrupt ring: the pop that follows says what is wrong. */

@@ -122,12 +122,33 @@ uint32_t gk_rows_max(const struct gk_problem *problem)
     return is_taken ? GK_PREFILL_ROWS_MAX : GK_BATCH_ROWS_MAX;
 }
 
-/* Gather every kernel's reason; a sentence that several give is told once. */
+/* The names of those that could, if an operator had not disabled them; "" for none. */
+static void list_disabled(const struct gk_problem *problem, char text[REASON_TEXT_BYTES])
+{
+    uint32_t n_kernels;
+    const struct gk_kernel *const *kernels = gk_kernels(kind_of(problem->layout), &n_kernels);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < n_kernels; i++) {
+        if (gk_is_disabled(kernels[i]) && kernels[i]->can_implement(problem, NULL) == 0) {
+            size_t used = strlen(text);
+            (void)snprintf(text + used, REASON_TEXT_BYTES - used, "%s%s", used == 0 ? "" : ", ",
+                           kernels[i]->name);
+        }
+    }
+}
+
+/* An operator's own doing is told as that. Else every kernel's reason is gathered; a sentence that
+ * several give is told once. */
 static int explain(const struct gk_problem *problem, struct reason *why)
 {
     char text[REASON_TEXT_BYTES] = "";
     uint32_t n_kernels;
     const struct gk_kernel *const *kernels = gk_kernels(kind_of(problem->layout), &n_kernels);
+    list_disabled(problem, text);
+    if (text[0] != '\0') {
+        return reason_set(why, STATUS_UNSUPPORTED,
+                          "each kernel that could is disabled in the configuration: %.400s", text);
+    }
     for (uint32_t i = 0; i < n_kernels; i++) {
         struct reason one = REASON_NULL;
         (void)gk_judge(problem, kernels[i], &one);
@@ -140,6 +161,13 @@ static int explain(const struct gk_problem *problem, struct reason *why)
     }
     return reason_set(why, STATUS_UNSUPPORTED, "no kernel fits: %s",
                       n_kernels == 0 ? "this build has none for that kind of device" : text);
+}
+
+bool gk_is_all_disabled(const struct gk_problem *problem)
+{
+    char text[REASON_TEXT_BYTES];
+    list_disabled(problem, text);
+    return first_able(problem) == NULL && text[0] != '\0';
 }
 
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,

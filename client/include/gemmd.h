@@ -24,16 +24,18 @@
  * gemmd_last_error() has one sentence with the numbers in it, for the calling thread.
  *
  * Threads: all calls on one client may be made from any threads at once, except gemmd_close(),
- * which must be the last. A buffer must outlive the requests that name it. After fork() the child
- * must not use the parent's client; it opens its own.
+ * which must be the last. A buffer must outlive the calls that submit requests which name it. After
+ * fork() the child must not use the parent's client; it opens its own.
  *
  * Versions: the library and the daemon agree on a protocol version when they connect. Every struct
  * starts with struct_bytes, its size where the program was compiled: start from its _INIT macro.
  * Structs only grow, and at their end. One that a call fills (gemmd_weight_t, struct gemmd_result)
  * is written up to its struct_bytes and no further, so that a program is safe with a later library;
  * with an earlier one the fields it does not know stay as they were. struct_bytes then says how far
- * it was filled. One that a call takes (struct gemmd_options, struct gemmd_gemm) is refused with
- * INVALID_ARGUMENT when the library knows no version of that size, never guessed at. */
+ * it was filled. One that a call takes (struct gemmd_options, struct gemmd_gemm) may be an older
+ * program's, which has the defaults in the fields it does not know, or a newer one's, as long as
+ * everything behind the fields that this library knows is 0; any other struct_bytes is refused with
+ * INVALID_ARGUMENT. The elements of an array lie struct_bytes apart, the same in all of them. */
 #ifndef GEMMD_H
 #define GEMMD_H
 
@@ -139,8 +141,10 @@ struct gemmd_options {
                               when recent waits were longer than that: polling would not help */
     uint32_t timeout_msec; /* for connecting and for control calls, > 0; default 5000 */
     /* When the daemon is gone (killed, crashed, upgraded): for how long calls wait for the next one
-     * before they end with DISCONNECTED; default 30000, 0: not at all. The client then connects
-     * anew by itself; weights and buffers stay good, with what is in them. The answers of a daemon
+     * before they end with DISCONNECTED; default 30000, 0: not at all. A thread of the library's
+     * then connects the client anew; a call with a time limit of its own (of gemmd_wait(), or of
+     * the request) waits for that no longer than its limit, and ends with TIMEOUT. Weights and
+     * buffers stay good, with what is in them. The answers of a daemon
      * that is about to go, SHUTTING_DOWN and DEVICE_LOST, are held back for as long: the next one
      * may do it. */
     uint32_t reconnect_msec;
@@ -277,8 +281,10 @@ GEMMD_PUBLIC uint64_t gemmd_buffer_bytes(const gemmd_buffer_t *buffer);
 GEMMD_PUBLIC enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer);
 
 /* gemmd_buffer_free() - unmap here; the daemon lets go when the last request using it has ended.
- * Your own GPU work on it must have ended. A request in flight that uses it is not done anew if the
- * daemon goes meanwhile, and ends with DISCONNECTED. NULL is fine. */
+ * Waits until the daemon has looked at every request that uses it, which is a matter of
+ * microseconds; over ZeroMQ until they have ended; up to timeout_msec. Your own GPU work on it must
+ * have ended. A request in flight that uses it is not done anew if the daemon goes meanwhile, and
+ * ends with DISCONNECTED. NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
 /* ---- products ------------------------------------------------------------------------------- */
@@ -295,7 +301,8 @@ struct gemmd_gemm {
     uint32_t m;        /* rows; 0 succeeds and touches nothing */
     enum gemmd_dtype x_dtype;
     enum gemmd_dtype y_dtype;
-    uint64_t timeout_usec; /* answer TIMEOUT if not launched by then; 0: none */
+    uint64_t timeout_usec; /* answer TIMEOUT if not launched by then, be the daemon there or
+                              not; 0: none */
     /* x of I8 or F8_E4M3 only; see enum gemmd_act. NULL: x brings no scales. */
     gemmd_buffer_t *x_scale;
     uint64_t x_scale_offset_bytes; /* multiple of 4 */
@@ -340,7 +347,8 @@ GEMMD_PUBLIC int gemmd_gemm(gemmd_client_t *client, const struct gemmd_gemm *gem
  * (lane_entries of gemmd.conf, 256 by default; over ZeroMQ session_requests_max). Over ZeroMQ, BUSY
  * as well while the connection is being made anew; if it breaks between two of the messages, the
  * later requests end with BUSY. The first submit of a client opens its path, which takes up to
- * timeout_msec, and the first after the daemon was gone waits for it, up to reconnect_msec. */
+ * timeout_msec, and the first after the daemon was gone waits for it, up to reconnect_msec; up to
+ * the largest timeout_usec, if all n have one, and ends with TIMEOUT then. */
 GEMMD_PUBLIC int gemmd_submit(gemmd_client_t *client, const struct gemmd_gemm *gemms, size_t n,
                               gemmd_ticket_t *ret_tickets) GEMMD_MUST_CHECK;
 

@@ -25,7 +25,11 @@
  *                          cudaSharedmemCarveoutMaxShared);
  *
  * since a multiprocessor that is split otherwise between cache and shared memory takes no block of
- * a product until it is empty. */
+ * a product until it is empty.
+ *
+ * The GPU starts kernels one after the other, those of all processes: on an H200 a product waits
+ * 0.7 us for each client that starts one about then. A kernel that takes several turns (wait, work,
+ * say ready, wait for the next) spares all clients that. */
 #ifndef GEMMD_DEVICE_H
 #define GEMMD_DEVICE_H
 

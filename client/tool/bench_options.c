@@ -1,5 +1,4 @@
 /* bench_options.c - the command line of gemmctl bench. */
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,27 +18,13 @@ static const struct option long_options[] = {
     {"svg", required_argument, NULL, 'g'},     {0},
 };
 
-/* A positive number at the start of text; *ret_end is what comes behind it. */
-static bool take_number(const char *text, uint32_t *ret_number, const char **ret_end)
-{
-    char *end;
-    errno = 0;
-    unsigned long number = strtoul(text, &end, 10);
-    if (errno != 0 || text[0] < '0' || text[0] > '9' || number == 0 || number > UINT32_MAX) {
-        return false;
-    }
-    *ret_number = (uint32_t)number;
-    *ret_end = end;
-    return true;
-}
-
 /* "4096x14336": N x K */
 static int add_shape(const char *text, struct bench_options *options)
 {
     struct bench_shape shape = {.name = ""};
     const char *end;
-    if (!take_number(text, &shape.n, &end) || *end != 'x' ||
-        !take_number(end + 1, &shape.k, &end) || *end != '\0') {
+    if (!tool_take_number(text, &shape.n, &end) || *end != 'x' ||
+        !tool_take_number(end + 1, &shape.k, &end) || *end != '\0') {
         return tool_usage("--shape '%s' is not NxK, like 4096x14336", text);
     }
     if (options->n_shapes == BENCH_SHAPES_MAX) {
@@ -63,44 +48,9 @@ static int add_format(const char *format, struct bench_options *options)
     return 0;
 }
 
-static bool add_rows(uint32_t m, struct msg_bench *request)
-{
-    if (request->n_m == MSG_BENCH_M_MAX) {
-        return false;
-    }
-    request->m[request->n_m++] = m;
-    return true;
-}
-
-/* "3", or "8..64": doublings */
-static bool take_run(const char *text, struct msg_bench *request, const char **ret_end)
-{
-    uint32_t first, last;
-    bool is_good = take_number(text, &first, ret_end);
-    last = first;
-    if (is_good && strncmp(*ret_end, "..", 2) == 0) {
-        is_good = take_number(*ret_end + 2, &last, ret_end);
-    }
-    for (uint64_t m = first; is_good && m <= last; m *= 2) {
-        is_good = add_rows((uint32_t)m, request);
-    }
-    return is_good;
-}
-
-/* "1,3,8..64" */
 static int parse_rows(const char *text, struct msg_bench *request)
 {
-    const char *at = text;
-    request->n_m = 0;
-    bool is_good = take_run(at, request, &at);
-    while (is_good && *at == ',') {
-        is_good = take_run(at + 1, request, &at);
-    }
-    is_good = is_good && *at == '\0';
-    return is_good ? 0
-                   : tool_usage("--m '%s' is not a list of at most %u numbers of rows, like "
-                                "1,3,8..64, where .. doubles",
-                                text, MSG_BENCH_M_MAX);
+    return tool_rows(text, MSG_BENCH_M_MAX, request->m, &request->n_m);
 }
 
 static int parse_act(const char *text, struct msg_bench *request)
@@ -125,7 +75,7 @@ static int parse_budget(const char *text, struct msg_bench *request)
 {
     uint32_t msec;
     const char *end;
-    if (!take_number(text, &msec, &end) || *end != '\0' || msec > BUDGET_MSEC_MAX) {
+    if (!tool_take_number(text, &msec, &end) || *end != '\0' || msec > BUDGET_MSEC_MAX) {
         return tool_usage("--budget-ms '%s' is not between 1 and %u", text, BUDGET_MSEC_MAX);
     }
     request->budget_usec = msec * 1000;

@@ -58,6 +58,22 @@ const char *bench_preset_names(void)
     return names;
 }
 
+/* As the daemon names them in its refusal of another, which a test holds this to. */
+static const char format_names[] =
+    "bf16, f16, f32, int4-g128, int4-g128-zeros, int4-g128-act-order, int4-g32,\n"
+    "  int4-channel, int8-g128, int8-channel, fp8-tensor, fp8-channel, fp8-128x128,\n"
+    "  mxfp8, nvfp4, mxfp4, fp8-tensor-w8a8, fp8-channel-w8a8, fp8-128x128-w8a8,\n"
+    "  int8-channel-w8a8, int4-g128-w4a8";
+
+void bench_print_notes(FILE *stream)
+{
+    (void)fprintf(stream,
+                  "Presets:\n  %s\nFormats (the plain one of --act is always measured too):\n  %s\n"
+                  "Defaults: --shape 4096x4096 --format int4-g128 --m 1..64 --act bf16, the first "
+                  "device;\n.. doubles. See gemmctl(1) for each option.\n",
+                  bench_preset_names(), format_names);
+}
+
 static bool add_layers(const struct preset *preset, struct bench_options *options)
 {
     for (uint32_t i = 0; i < LAYERS_MAX && preset->layers[i].name; i++) {

@@ -32,6 +32,9 @@ static void print_entry(FILE *stream, const struct bench_sweep *sweep, const str
         (void)snprintf(ratio, sizeof(ratio), "%.2f", figures.floor_ratio);
         (void)snprintf(share, sizeof(share), "%.0f %%", 100 / figures.floor_ratio);
     }
+    if (figures.floor_ratio > 0 && figures.floor_ratio < 1) {
+        (void)snprintf(share, sizeof(share), "cache");
+    }
     if (figures.speedup > 0) {
         (void)snprintf(speedup, sizeof(speedup), "%.2f", figures.speedup);
     }
@@ -155,7 +158,8 @@ void bench_print_table(FILE *stream, const struct bench_sweep *sweep)
     (void)fprintf(stream,
                   "* fastest at that M   > what the daemon takes unless it has measured   "
                   "! not taken: adds up in another order than the kernel of single rows\n"
-                  "speed-up is over the fastest kernel of %s\n",
+                  "cache: faster than memory can be read   speed-up is over the fastest kernel "
+                  "of %s\n",
                   sweep->baseline);
     print_ridges(stream, sweep);
     print_crossovers(stream, sweep);

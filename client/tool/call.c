@@ -18,8 +18,9 @@ int tool_connect(struct tool *tool)
     if (r != GEMMD_DISCONNECTED) {
         return r == GEMMD_OK ? 0 : tool_fail(r);
     }
-    (void)fprintf(stderr, "gemmctl: %s; start one with: gemmd --socket-dir DIR\n",
-                  gemmd_last_error());
+    (void)fprintf(
+        stderr, "gemmctl: %s; unless systemd or a keeper does, start one: gemmd --socket-dir DIR\n",
+        gemmd_last_error());
     return TOOL_NO_DAEMON;
 }
 

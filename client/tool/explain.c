@@ -1,31 +1,13 @@
 /* explain.c - which kernel a weight gets for which number of rows, and why not the others. */
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "client/tool/tool.h"
+#include "ipc/base/num.h"
+
+#include "client/tool/explain.h"
 
 static const struct option explain_options[] = {{"m", required_argument, NULL, 'm'}, {0}};
-
-/* "1,16,64" */
-static int parse_rows(const char *text, struct msg_explain *explain)
-{
-    while (*text) {
-        char *end;
-        unsigned long m = strtoul(text, &end, 10);
-        if (end == text || (*end && *end != ',') || m < 1 || m > UINT32_MAX ||
-            explain->n_m == MSG_EXPLAIN_M_MAX) {
-            return tool_usage(
-                "--m wants at most %u numbers of rows, like 1,16,64; it stops making sense at '%s'",
-                MSG_EXPLAIN_M_MAX, text);
-        }
-        explain->m[explain->n_m++] = (uint32_t)m;
-        text = *end ? end + 1 : end;
-    }
-    return 0;
-}
 
 static int parse_explain(int argc, char **argv, struct msg_explain *explain)
 {
@@ -34,7 +16,8 @@ static int parse_explain(int argc, char **argv, struct msg_explain *explain)
     optind = 0;
     opterr = 0;
     while (r == 0 && (key = getopt_long(argc, argv, ":", explain_options, NULL)) != -1) {
-        r = key == 'm' ? parse_rows(optarg, explain) : tool_bad_option(key, argv);
+        r = key == 'm' ? tool_rows(optarg, MSG_EXPLAIN_M_MAX, explain->m, &explain->n_m)
+                       : tool_bad_option(key, argv);
     }
     if (r == 0 && argc - optind != 1) {
         return tool_usage("explain wants one WEIGHT");
@@ -55,31 +38,80 @@ static json_t *choice_json(const struct msg_choice *choice)
         json_array_append_new(declined, json_pack("{ss ss}", "kernel", choice->declined[i].kernel,
                                                   "reason", choice->declined[i].reason));
     }
-    return json_pack("{si ss ss sf so so so}", "m", (int)choice->m, "kernel", choice->kernel,
-                     "tile", choice->tile, "predicted_usec", choice->predicted_usec,
+    return json_pack("{si ss ss so so so so}", "m", (int)choice->m, "kernel", choice->kernel,
+                     "tile", choice->tile, "predicted_usec", known_usec(choice->predicted_usec),
                      "measured_usec", known_usec(choice->measured_usec), "floor_usec",
                      known_usec(choice->floor_usec), "declined", declined);
 }
 
-static const char *usec_text(double usec, char text[24])
+/* For the legend. */
+struct marks {
+    bool has_predicted;
+    bool has_unknown;
+    bool has_cached;
+};
+
+static const char *time_text(const struct msg_choice *choice, struct marks *marks, char text[24])
 {
-    (void)snprintf(text, 24, usec > 0 ? "%.1f" : "-", usec);
+    if (choice->measured_usec > 0) {
+        (void)snprintf(text, 24, "%.1f", choice->measured_usec);
+    } else if (choice->predicted_usec > 0) {
+        marks->has_predicted = true;
+        (void)snprintf(text, 24, "~%.1f", choice->predicted_usec);
+    } else {
+        marks->has_unknown = true;
+        (void)snprintf(text, 24, "-");
+    }
     return text;
 }
 
-static void print_choice(const struct msg_choice *choice)
+/* A weight that a cache holds is read faster than the roof, which is the memory's. */
+static const char *share_text(const struct msg_choice *choice, struct marks *marks, char text[24])
 {
-    char floor[24], measured[24], share[24] = "-";
     double usec = choice->measured_usec > 0 ? choice->measured_usec : choice->predicted_usec;
-    if (choice->floor_usec > 0 && usec > 0) {
-        (void)snprintf(share, sizeof(share), "%.0f %%", 100 * choice->floor_usec / usec);
+    (void)snprintf(text, 24, "-");
+    if (choice->floor_usec > 0 && usec >= choice->floor_usec) {
+        (void)snprintf(text, 24, "%.0f %%", 100 * choice->floor_usec / usec);
+    } else if (choice->floor_usec > 0 && usec > 0) {
+        marks->has_cached = true;
+        (void)snprintf(text, 24, "cache");
     }
-    (void)printf("%6u  %-24s %-38s %9.1f %9s %9s %8s\n", choice->m, choice->kernel, choice->tile,
-                 choice->predicted_usec, usec_text(choice->measured_usec, measured),
-                 usec_text(choice->floor_usec, floor), share);
-    for (uint32_t i = 0; i < choice->n_declined; i++) {
-        (void)printf("        not %s: %s\n", choice->declined[i].kernel,
-                     choice->declined[i].reason);
+    return text;
+}
+
+/* Columns as wide as what is in them. */
+static void measure(const struct msg_choice *choices, uint32_t n, int *ret_kernel, int *ret_tile)
+{
+    size_t kernel = strlen("KERNEL"), tile = strlen("TILE");
+    for (uint32_t i = 0; i < n; i++) {
+        kernel = num_max(kernel, strlen(choices[i].kernel));
+        tile = num_max(tile, strlen(choices[i].tile));
+    }
+    *ret_kernel = (int)kernel;
+    *ret_tile = (int)tile;
+}
+
+static void print_choices(const struct msg_choice *choices, uint32_t n)
+{
+    struct marks marks = {0};
+    int kernel, tile;
+    measure(choices, n, &kernel, &tile);
+    (void)printf("%6s  %-*s  %-*s %9s %8s\n", "M", kernel, "KERNEL", tile, "TILE", "us", "OF ROOF");
+    for (uint32_t i = 0; i < n; i++) {
+        char time[24], share[24];
+        (void)printf("%6u  %-*s  %-*s %9s %8s\n", choices[i].m, kernel, choices[i].kernel, tile,
+                     choices[i].tile, time_text(&choices[i], &marks, time),
+                     share_text(&choices[i], &marks, share));
+    }
+    if (marks.has_predicted) {
+        (void)printf("~ predicted, not measured\n");
+    }
+    if (marks.has_unknown) {
+        (void)printf(
+            "- not measured: gemmctl bench does, or the daemon with tuning = yes, up to M 64\n");
+    }
+    if (marks.has_cached) {
+        (void)printf("cache: faster than memory can be read, since a cache holds the weight\n");
     }
 }
 
@@ -95,15 +127,17 @@ static int print_explanation(struct tool *tool, const struct msg_reply *reply)
             "{ss si si ss ss so}", "weight", weight->name, "n", (int)weight->n, "k", (int)weight->k,
             "format", weight->format, "layout", weight->layout, "choices", choices));
     }
-    char bytes[32];
-    (void)printf("%s: n %u, k %u, %s, packed as %s in %s\n", weight->name, weight->n, weight->k,
-                 weight->format, weight->layout, tool_bytes(weight->packed_bytes, bytes));
-    (void)printf("%6s  %-24s %-38s %9s %9s %9s %8s\n", "M", "KERNEL", "TILE", "PREDICTED",
-                 "MEASURED", "FLOOR us", "OF ROOF");
-    for (uint32_t i = 0; i < reply->explanation.n_choices; i++) {
-        print_choice(&reply->explanation.choices[i]);
+    const struct msg_choice *choices = reply->explanation.choices;
+    uint32_t n_choices = reply->explanation.n_choices;
+    char bytes[32], floor[32] = "not known";
+    if (n_choices > 0 && choices[0].floor_usec > 0) {
+        (void)snprintf(floor, sizeof(floor), "%.1f us", choices[0].floor_usec);
     }
-    return TOOL_DONE;
+    (void)printf("%s: n %u, k %u, %s, packed as %s in %s, floor %s\n", weight->name, weight->n,
+                 weight->k, weight->format, weight->layout, tool_bytes(weight->packed_bytes, bytes),
+                 floor);
+    print_choices(choices, n_choices);
+    return explain_others(stdout, choices, n_choices);
 }
 
 int command_explain(struct tool *tool, int argc, char **argv)

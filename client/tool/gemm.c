@@ -1,12 +1,14 @@
 /* gemm.c - one product from file to file. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "ipc/base/num.h"
+#include "ipc/utf8.h"
 
 #include "client/tool/gemm_input.h"
 #include "client/tool/npy.h"
@@ -170,14 +172,16 @@ static int report(struct tool *tool, const struct gemm_task *task)
     const char *act = dtype_name((enum dtype)task->input.dtype);
     const struct gemmd_result *last = &task->result;
     if (tool->is_json) {
+        char out[PATH_MAX];
+        (void)snprintf(out, sizeof(out), "%s", task->out_path);
+        utf8_mend(out, strlen(out)); /* a path is bytes, a document is text */
         return tool_print_json(json_pack(
             "{ss si si si ss si sf sf si si si sf sf ss}", "weight", task->weight_name, "m",
             (int)task->input.n_rows, "n", (int)task->weight.n, "k", (int)task->weight.k, "act", act,
             "repeats", (int)task->n_repeats, "median_msec", median, "min_msec", task->msec[0],
             "batch_rows", (int)last->batch_rows, "batch_requests", (int)last->batch_requests,
             "batch_sessions", (int)last->batch_sessions, "queue_usec",
-            (double)last->queue_nsec / 1e3, "run_usec", (double)last->run_nsec / 1e3, "out",
-            task->out_path));
+            (double)last->queue_nsec / 1e3, "run_usec", (double)last->run_nsec / 1e3, "out", out));
     }
     (void)printf("%s: (%u, %u) %s -> (%u, %u) f32 in %s; median %.3f ms, min %.3f ms of %u\n",
                  task->weight_name, task->input.n_rows, task->weight.k, act, task->input.n_rows,

@@ -8,14 +8,25 @@
 
 #include "client/tool/tool.h"
 
+static json_t *shares_json(const struct msg_model *model)
+{
+    json_t *object = json_object();
+    for (uint32_t i = 0; i < MSG_LOAD_PHASES; i++) {
+        json_object_set_new(object, msg_load_phase_name((enum msg_load_phase)i),
+                            json_real(model->load_shares[i]));
+    }
+    return object;
+}
+
 static json_t *model_json(const struct msg_model *model)
 {
-    return json_pack("{ss ss ss ss ss sI si sI sf si ss}", "name", model->name, "path", model->path,
-                     "device", model->device, "state", model->state, "origin", model->origin,
-                     "generation", (json_int_t)model->generation, "weights", (int)model->n_weights,
-                     "packed_bytes", (json_int_t)model->packed_bytes, "load_seconds",
-                     model->load_seconds, "warnings", (int)model->n_warnings, "act_dtype",
-                     dtype_name(model->act_dtype));
+    return json_pack("{ss ss ss ss ss sI si sI sf sI so si ss}", "name", model->name, "path",
+                     model->path, "device", model->device, "state", model->state, "origin",
+                     model->origin, "generation", (json_int_t)model->generation, "weights",
+                     (int)model->n_weights, "packed_bytes", (json_int_t)model->packed_bytes,
+                     "load_seconds", model->load_seconds, "load_bytes",
+                     (json_int_t)model->load_bytes, "load_shares", shares_json(model), "warnings",
+                     (int)model->n_warnings, "act_dtype", dtype_name(model->act_dtype));
 }
 
 static int print_models_json(const struct msg_reply *reply)

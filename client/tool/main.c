@@ -21,7 +21,7 @@ static const struct tool_command commands[] = {
     {"weights", "[NAME]", "the weights of a model, or all", command_weights},
     {"gemm", "WEIGHT --in x.npy [--x-scales s.npy] --out y.npy [--act bf16|fp16] [--repeat N]",
      "one product", command_gemm},
-    {"explain", "WEIGHT [--m 1,16,64]", "which kernel for which M, and why not the others",
+    {"explain", "WEIGHT [--m 1,3,8..64]", "which kernel for which M, and why not the others",
      command_explain},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
@@ -31,7 +31,8 @@ static const struct tool_command commands[] = {
     {"bench",
      "[--preset MODEL | --shape NxK]... [--format F]... [--m 1,3,8..64] [--act bf16|fp16] "
      "[--device D] [--disable KERNEL]... [--padding] [--budget-ms T] [--csv FILE] [--svg FILE]",
-     "kernels and formats side by side over M, and where each is the fastest", command_bench},
+     "kernels and formats side by side over M, and where each is the fastest", command_bench,
+     bench_print_notes},
     {"doctor", "", "what is wrong with this machine or could be better, and the mend for each",
      command_doctor},
     {"drain", "", "take no more work, finish what is there", command_drain},
@@ -105,6 +106,37 @@ static const struct tool_command *find_command(const char *name)
     return NULL;
 }
 
+static bool wants_help(const struct arguments *arguments)
+{
+    for (int i = 1; i < arguments->argc; i++) {
+        if (strcmp(arguments->argv[i], "--help") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int print_help(const struct tool_command *command)
+{
+    (void)printf("Usage: gemmctl [--socket-dir DIR] [--json] %s %s\n%s.\n", command->name,
+                 command->arguments, command->does);
+    if (command->print_notes) {
+        command->print_notes(stdout);
+    }
+    return TOOL_DONE;
+}
+
+static int no_command(const char *name)
+{
+    char names[256] = "";
+    for (size_t i = 0; i < ARRAY_LENGTH(commands); i++) {
+        size_t used = strlen(names);
+        (void)snprintf(names + used, sizeof(names) - used, "%s%s", i == 0 ? "" : ", ",
+                       commands[i].name);
+    }
+    return tool_usage("there is no command '%s'; there are %s", name, names);
+}
+
 static int run(const struct arguments *arguments, const struct tool_command *command)
 {
     struct tool tool = {.socket_dir = arguments->socket_dir, .is_json = arguments->is_json};
@@ -157,6 +189,8 @@ int main(int argc, char **argv)
     }
     arguments.argc = n_kept;
     const struct tool_command *command = find_command(arguments.argv[0]);
-    return command ? run(&arguments, command)
-                   : tool_usage("there is no command '%s'", arguments.argv[0]);
+    if (!command) {
+        return no_command(arguments.argv[0]);
+    }
+    return wants_help(&arguments) ? print_help(command) : run(&arguments, command);
 }

@@ -39,6 +39,9 @@ int out_file_check(const char *path)
 {
     struct stat stat;
     char target[PATH_MAX];
+    if (path[0] == '\0') { /* and not a name of nothing but the suffix that files are made under */
+        return err_raise(-ENOENT);
+    }
     if (is_written_in_place(path, &stat)) {
         int error = S_ISDIR(stat.st_mode) ? EISDIR : access(path, W_OK) < 0 ? errno : 0;
         return error ? err_raise(-error) : 0;

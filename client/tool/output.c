@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ipc/utf8.h"
+
 #include "client/tool/tool.h"
 
 int tool_usage(const char *format, ...)
@@ -87,6 +89,11 @@ int tool_name(const char *argument, char *ret_name, size_t size_bytes)
     if (strlen(argument) >= size_bytes) {
         return tool_usage("'%.32s...' is %zu bytes long, the limit is %zu", argument,
                           strlen(argument), size_bytes - 1);
+    }
+    size_t n_valid = utf8_valid_bytes(argument, strlen(argument));
+    if (argument[n_valid] != '\0') {
+        return tool_usage("'%.*s...' is not UTF-8 from byte %zu on", (int)n_valid, argument,
+                          n_valid);
     }
     memcpy(ret_name, argument, strlen(argument) + 1);
     return 0;

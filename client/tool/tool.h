@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "client/client.h"
 
@@ -28,6 +29,7 @@ struct tool_command {
     const char *arguments;
     const char *does;
     int (*run)(struct tool *tool, int argc, char **argv);
+    void (*print_notes)(FILE *stream); /* more for COMMAND --help; NULL: nothing */
 };
 
 /* command_*() - the rows of the table in main.c. */
@@ -45,6 +47,9 @@ int command_ready(struct tool *tool, int argc, char **argv);
 int command_top(struct tool *tool, int argc, char **argv);
 int command_bench(struct tool *tool, int argc, char **argv);
 int command_doctor(struct tool *tool, int argc, char **argv);
+
+/* bench_print_notes() - the presets and formats there are. */
+void bench_print_notes(FILE *stream);
 
 /* tool_connect() - open the session, once. A command calls it when its arguments are good, so that
  * a wrong command line is exit code 2 with or without a daemon. 0 or an enum tool_exit.
@@ -71,9 +76,15 @@ int tool_print_json(json_t *document);
 /* tool_bytes() - "6.1 MiB" in text. */
 const char *tool_bytes(uint64_t n_bytes, char text[32]);
 
-/* tool_name() - copy a name argument into a request, or say that it is too long. 0 or TOOL_USAGE.
- */
+/* tool_name() - copy a name argument into a request, or say that it is too long, or no UTF-8. 0 or
+ * TOOL_USAGE. */
 int tool_name(const char *argument, char *ret_name, size_t size_bytes);
+
+/* tool_take_number() - a number from 1 to UINT32_MAX at the start of text; *ret_end is what comes
+ * behind it. False: there is none.
+ * tool_rows() - of "--m 1,3,8..64", where .. doubles, into ret_m (n_max). 0 or TOOL_USAGE. */
+bool tool_take_number(const char *text, uint32_t *ret_number, const char **ret_end);
+int tool_rows(const char *text, uint32_t n_max, uint32_t *ret_m, uint32_t *ret_n) GD_MUST_CHECK;
 
 /* tool_follow_job() - poll a job to its end, showing progress; an interrupt cancels it. started: a
  * reply with a job, taken over. Returns an enum tool_exit. */

@@ -24,6 +24,7 @@ struct top {
     const struct stats_page *page;
     uint64_t poked_nsec; /* the first time that the main thread has not answered yet */
     struct look looks[2];
+    char health[256]; /* of the latest look */
 };
 
 static int parse_top(int argc, char **argv, struct top *top)
@@ -98,18 +99,22 @@ static void follow_restart(struct top *top)
     look_take(page, &top->looks[0]);
 }
 
+static void look_again(struct top *top)
+{
+    look_take(top->page, &top->looks[1]);
+    look_health(&top->looks[1], &top->looks[0], top->poked_nsec, top->health, sizeof(top->health));
+}
+
 static char *next_text(struct top *top)
 {
-    char health[256];
     char *text = NULL;
     size_t n_bytes;
-    look_take(top->page, &top->looks[1]);
-    look_health(&top->looks[1], &top->looks[0], top->poked_nsec, health, sizeof(health));
+    look_again(top);
     FILE *out = open_memstream(&text, &n_bytes);
     if (!out) {
         return NULL;
     }
-    top_print(&top->looks[1], &top->looks[0], health, out);
+    top_print(&top->looks[1], &top->looks[0], top->health, out);
     if (fclose(out) != 0) {
         free(text);
         return NULL;
@@ -139,10 +144,14 @@ static int watch(struct top *top)
 }
 
 /* Two looks, an interval apart. */
-static int show_once(struct top *top)
+static int show_once(struct top *top, bool is_json)
 {
     poke(top);
     (void)usleep(top->interval_msec * 1000);
+    if (is_json) {
+        look_again(top);
+        return tool_print_json(top_json(&top->looks[1], &top->looks[0], top->health));
+    }
     CLEAN_FREE char *text = next_text(top);
     if (!text) {
         return TOOL_FAILED;
@@ -165,7 +174,7 @@ static int run(struct tool *tool, struct top *top)
         return r;
     }
     look_take(top->page, &top->looks[0]);
-    r = top->is_once ? show_once(top) : watch(top);
+    r = top->is_once || tool->is_json ? show_once(top, tool->is_json) : watch(top);
     (void)stats_close(top->page);
     return r;
 }

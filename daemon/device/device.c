@@ -31,6 +31,20 @@ int device_auto_check(struct reason *why)
     return device_cuda_name(0, name, sizeof(name)) ? 0 : device_cuda_hidden(why);
 }
 
+/* Is spec that prefix, and behind it at least one character, all of them of that set? */
+static bool is_of(const char *spec, const char *prefix, const char *set)
+{
+    size_t n_bytes = strlen(prefix);
+    return strncmp(spec, prefix, n_bytes) == 0 && spec[n_bytes] != '\0' &&
+           spec[n_bytes + strspn(spec + n_bytes, set)] == '\0';
+}
+
+bool device_is_spec(const char *spec)
+{
+    return strcmp(spec, "auto") == 0 || strcmp(spec, "host") == 0 ||
+           is_of(spec, "cuda:", "0123456789") || is_of(spec, "GPU-", "0123456789abcdefABCDEF-");
+}
+
 int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct device **ret_device,
                 struct reason *why)
 {
@@ -50,11 +64,12 @@ int device_open(const char *spec, uint32_t index, uint32_t n_threads, struct dev
         }
         return r;
     }
-    if (strncmp(spec, "cuda:", 5) == 0 || strncmp(spec, "GPU-", 4) == 0) {
-        return device_cuda_open(spec, index, ret_device, why);
+    if (!device_is_spec(spec)) {
+        return reason_set(why, STATUS_NOT_FOUND,
+                          "there is no device '%.64s'; known are auto, host, cuda:N and GPU-UUID",
+                          spec);
     }
-    return reason_set(why, STATUS_NOT_FOUND,
-                      "there is no device '%s'; known are auto, host, cuda:N and GPU-UUID", spec);
+    return device_cuda_open(spec, index, ret_device, why);
 }
 
 struct device *device_close(struct device *device)

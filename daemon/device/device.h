@@ -153,6 +153,10 @@ double device_floor_usec(const struct device *device, uint64_t n_bytes);
  * if it has none. false when there is no device i. */
 bool device_auto_name(uint32_t i, char *name, uint32_t size_bytes);
 
+/* device_is_spec() - is it written as devices are: auto, host, cuda:N or GPU-UUID? Looks for none.
+ */
+bool device_is_spec(const char *spec);
+
 /* device_open() - spec: "host", "cuda:N", a GPU's UUID, or "auto" (the first of
  * device_auto_name()). n_threads, of the host device, 0: one per CPU this process may run on.
  * On host measures read_gbps, which takes about 0.1 s. 0, negative errno, or STATUS_UNSUPPORTED /

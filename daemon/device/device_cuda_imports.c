@@ -6,7 +6,8 @@
  * IPC handle names a whole cudaMalloc() allocation, of which a buffer is a part; one that is open
  * already is shared, and it is closed with the last buffer on it. Nothing is kept open in case it
  * comes again: an address that was freed and allocated anew comes with another handle and another
- * id, and with nothing left over it cannot be mistaken.
+ * id, and with nothing left over it cannot be mistaken. Memory of another GPU opens as if it were
+ * this one's, where GPUs reach each other; libgemmd knows where it is and takes it back.
  *
  * Closing can wait for the device. It is done by whoever drops the last reference: the main thread,
  * unless a buffer was released while a request used it. */
@@ -175,25 +176,6 @@ static int measure(struct device_cuda *cuda, struct cuda_allocation *allocation,
     return 0;
 }
 
-/* A neighbour's memory would be read over the bus, or not at all. */
-static int check_home(struct device_cuda *cuda, const struct cuda_allocation *allocation,
-                      struct reason *why)
-{
-    struct cudaPointerAttributes attributes;
-    cudaError_t error = cudaPointerGetAttributes(&attributes, allocation->base);
-    if (error != cudaSuccess) {
-        return cuda_fail(cuda, error, "looking at a client's allocation", why);
-    }
-    if (attributes.type == cudaMemoryTypeDevice && attributes.device >= 0 &&
-        attributes.device != cuda->ordinal) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "the buffer's memory is on cuda:%d, not on %s; allocate it on the "
-                          "weight's device",
-                          attributes.device, cuda->base.name);
-    }
-    return 0;
-}
-
 static int open_allocation(struct device_cuda *cuda, const struct device_ipc *ipc,
                            struct cuda_allocation **ret_allocation, struct reason *why)
 {
@@ -213,7 +195,6 @@ static int open_allocation(struct device_cuda *cuda, const struct device_ipc *ip
                           cuda->base.name, cudaGetErrorString(error));
     }
     int r = measure(cuda, allocation, why);
-    r = r != 0 ? r : check_home(cuda, allocation, why);
     if (r != 0) {
         (void)cudaIpcCloseMemHandle(allocation->base);
         return r;

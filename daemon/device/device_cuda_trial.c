@@ -10,6 +10,7 @@
 #include "gk/cuda.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "ipc/base/noise.h"
 
 #define ROOF_BYTES       (512ull << 20) /* several times what the caches hold */
 #define ROOF_BUDGET_USEC 4000u
@@ -82,6 +83,7 @@ static int trial_init(struct cuda_trial *trial, uint64_t memory_bytes, struct re
                                 : cuda_fail(trial->cuda, error, "making room for a timing", why);
 }
 
+/* On the trial's stream: behind what clears the memory, and ahead of the launches. */
 static int fill_x(struct cuda_trial *trial, const struct trial_layout *layout, struct reason *why)
 {
     const struct gk_problem *problem = &trial->trial->problem;
@@ -90,9 +92,10 @@ static int fill_x(struct cuda_trial *trial, const struct trial_layout *layout, s
     if (x == NULL) {
         return err_raise(-ENOMEM);
     }
-    trial_fill_x(x, problem);
-    cudaError_t error =
-        cudaMemcpy(trial->memory + layout->x_offset, x, x_bytes, cudaMemcpyHostToDevice);
+    noise_fill(x, problem->x_dtype, (uint64_t)problem->m * problem->desc.k);
+    cudaError_t error = cudaMemcpyAsync(trial->memory + layout->x_offset, x, x_bytes,
+                                        cudaMemcpyHostToDevice, trial->stream);
+    error = error != cudaSuccess ? error : cudaStreamSynchronize(trial->stream);
     return error == cudaSuccess ? 0 : cuda_fail(trial->cuda, error, "copying x", why);
 }
 

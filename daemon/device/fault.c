@@ -2,6 +2,7 @@
 #include "daemon/device/fault.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,15 +28,21 @@ int fault_from_environment(struct fault *fault, struct reason *why)
     }
     char kind[8];
     char rest;
-    unsigned n_launches;
-    int n_read = sscanf(text, "%7[a-z]:%9u%c", kind, &n_launches, &rest);
+    unsigned n_events;
+    int n_read = sscanf(text, "%7[a-z]:%9u%c", kind, &n_events, &rest);
     bool is_lost = n_read == 2 && strcmp(kind, "lost") == 0;
     bool is_error = n_read == 2 && strcmp(kind, "error") == 0;
-    if ((!is_lost && !is_error) || n_launches == 0) {
+    bool is_import = n_read == 2 && strcmp(kind, "import") == 0;
+    if ((!is_lost && !is_error && !is_import) || n_events == 0) {
         return reason_set(why, STATUS_INVALID_ARGUMENT,
-                          "GEMMD_FAULT is '%s'; it must be lost:N or error:N with N >= 1", text);
+                          "GEMMD_FAULT is '%s'; it must be lost:N, error:N or import:N with N >= 1",
+                          text);
     }
-    return fault_inject(fault, is_lost ? STATUS_DEVICE_LOST : STATUS_DEVICE_ERROR, n_launches);
+    if (is_import) {
+        atomic_store(&fault->n_imports, n_events);
+        return 0;
+    }
+    return fault_inject(fault, is_lost ? STATUS_DEVICE_LOST : STATUS_DEVICE_ERROR, n_events);
 }
 
 int fault_next(struct fault *fault)
@@ -46,4 +53,12 @@ int fault_next(struct fault *fault)
     }
     atomic_store(&fault->status, 0);
     return status;
+}
+
+void fault_on_import(struct fault *fault)
+{
+    if (atomic_load_explicit(&fault->n_imports, memory_order_relaxed) > 0 &&
+        atomic_fetch_sub(&fault->n_imports, 1) == 1) {
+        (void)raise(SIGKILL);
+    }
 }

@@ -10,6 +10,7 @@
 struct fault {
     _Atomic int status; /* 0: none is ordered */
     _Atomic uint32_t n_launches;
+    _Atomic uint32_t n_imports; /* 0: none is deadly */
 };
 
 /* fault_inject() - the n-th launch from now on (1: the next) is not run and ends with that status,
@@ -18,8 +19,11 @@ struct fault {
 int fault_inject(struct fault *fault, int status, uint32_t n_launches) GD_MUST_CHECK;
 
 /* fault_from_environment() - GEMMD_FAULT=error:N or lost:N does the same from the start of the
- * daemon. 0 or STATUS_INVALID_ARGUMENT. */
+ * daemon; import:N has the process die of the n-th weight that it adopts, as of memory that cannot
+ * be read. 0 or STATUS_INVALID_ARGUMENT. */
 int fault_from_environment(struct fault *fault, struct reason *why) GD_MUST_CHECK;
 
-/* fault_next() - what becomes of the launch that is about to run; 0: nothing. Worker thread. */
+/* fault_next() - what becomes of the launch that is about to run; 0: nothing. Worker thread.
+ * fault_on_import() - dies if that was ordered. Any thread. */
 int fault_next(struct fault *fault);
+void fault_on_import(struct fault *fault);

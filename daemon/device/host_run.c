@@ -9,6 +9,7 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/noise.h"
 #include "ipc/base/num.h"
 
 /* Below this much work a part is not worth another thread's cache misses; a launch is cut into a
@@ -94,7 +95,8 @@ static int time_on_pool(struct host_trial *host, double *ret_usec, struct reason
     if (memory == NULL) {
         return err_raise(-ENOMEM);
     }
-    trial_fill_x(memory + layout.x_offset, &trial->problem);
+    noise_fill(memory + layout.x_offset, trial->problem.x_dtype,
+               (uint64_t)trial->problem.m * trial->problem.desc.k);
     trial_launch(&layout, memory, &trial->problem, &host->rows, &host->launch);
     return trial_median(time_launches, host, trial->budget_usec, ret_usec, why);
 }

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ipc/base/half.h"
 #include "ipc/base/num.h"
 
 #define ROUNDS       5u
@@ -43,28 +42,6 @@ void trial_launch(const struct trial_layout *layout, uint8_t *memory,
         .y_rows = rows->y,
         .workspace = memory,
     };
-}
-
-static void store(void *x, enum dtype dtype, uint64_t i, float value)
-{
-    if (dtype == DTYPE_F16) {
-        ((uint16_t *)x)[i] = half_from_f32(value);
-    } else if (dtype == DTYPE_BF16) {
-        ((uint16_t *)x)[i] = bf16_from_f32(value);
-    } else {
-        ((float *)x)[i] = value;
-    }
-}
-
-void trial_fill_x(void *x, const struct gk_problem *problem)
-{
-    uint64_t n_elems = (uint64_t)problem->m * problem->desc.k;
-    uint32_t state = 1;
-    for (uint64_t i = 0; i < n_elems; i++) {
-        state =
-            state * 1664525u + 1013904223u; /* Numerical Recipes' generator; high bits are good */
-        store(x, problem->x_dtype, i, (float)(int32_t)state * 0x1p-31f);
-    }
 }
 
 /* ---- rounds ---- */

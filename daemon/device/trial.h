@@ -28,10 +28,6 @@ void trial_launch(const struct trial_layout *layout, uint8_t *memory,
                   const struct gk_problem *problem, struct trial_rows *rows,
                   struct gk_launch *ret_launch);
 
-/* trial_fill_x() - x (m, k) of the problem's type with pseudo-random values in [-1, 1): zeros would
- * run cooler, and faster, than what is served. */
-void trial_fill_x(void *x, const struct gk_problem *problem);
-
 /* trial_median() - microseconds a launch: `round` runs n_launches and tells how long they took
  * together. One round warms up, one finds out how many launches fit the budget. 0, or what a round
  * returned. */

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define COST_BUCKETS 8u /* 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, more */
+#define COST_BUCKETS 11u /* 1, 2, 3-4, 5-8 ... 257-512, more */
 
 struct cost {
     float nsec[COST_BUCKETS]; /* mean of recent launches; 0: none yet */

@@ -67,7 +67,7 @@ double pace_rate(const struct pace_group *groups, uint32_t n)
 static double run_of(const struct pace_runs *runs, uint32_t n_rows)
 {
     uint32_t bucket = 0;
-    while (bucket < 7 && (1u << bucket) < n_rows) {
+    while (bucket < PACE_RUNS - 1 && (1u << bucket) < n_rows) {
         bucket++;
     }
     return runs->nsec[bucket];

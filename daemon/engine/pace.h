@@ -26,8 +26,9 @@ struct pace_session {
 };
 
 /* What a launch of 1, 2, 3-4, ... rows takes (cost.h), mean over the ring. */
+#define PACE_RUNS 8u
 struct pace_runs {
-    double nsec[8];
+    double nsec[PACE_RUNS];
 };
 
 /* pace_cohort() - how many of the sessions, quickest first, should move together so that all of

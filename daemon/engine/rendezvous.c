@@ -60,7 +60,7 @@ static void mean_runs(const struct route_ring *ring, struct pace_runs *ret_runs)
     const struct route_node *node = ring->first;
     uint32_t n = ring->n_nodes < COST_SAMPLES ? ring->n_nodes : COST_SAMPLES;
     for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t bucket = 0; bucket < COST_BUCKETS; bucket++) {
+        for (uint32_t bucket = 0; bucket < PACE_RUNS; bucket++) {
             ret_runs->nsec[bucket] += (double)cost_nsec(&node->cost, 1u << bucket) / n;
         }
         node = node->next;
@@ -153,13 +153,18 @@ static struct place *place_get(struct field *field, uint32_t i_ring)
     return &field->places[i];
 }
 
-/* When an item may be held no longer: one pass of its session alone, or less if it says so. */
+/* When an item may be held no longer: one pass of its session alone, or less if it says so or would
+ * miss its deadline. */
 static uint64_t due_nsec(const struct route_ring *ring, const struct sched_item *item)
 {
     const struct route_walker *walker = &item->session->walker;
     double pass_nsec = ring->n_nodes * (ring->run_nsec + (double)walker->think_nsec);
     uint64_t hold_nsec = num_min(item->hold_nsec_max, (uint64_t)pass_nsec);
-    return item->arrival_nsec + hold_nsec;
+    uint64_t at_nsec = item->arrival_nsec + hold_nsec;
+    uint64_t deadline_nsec = item->deadline_nsec;
+    return deadline_nsec == 0 || deadline_nsec < SCHED_URGENT_NSEC
+               ? at_nsec
+               : num_min(at_nsec, deadline_nsec - SCHED_URGENT_NSEC);
 }
 
 static void add_waiting(struct field *field, const struct route_ring *ring,

@@ -35,6 +35,7 @@ struct routes {
     struct route_node *nodes;
     struct route_edge *edges;
     struct route_ring *rings;
+    uint32_t n_rings; /* the first so many have been in use */
     struct list *node_buckets;
     struct list *edge_buckets;
     struct list free_edges;
@@ -258,6 +259,8 @@ static void make_ring(struct routes *routes, struct route_node *first)
     if (ring == NULL) {
         return;
     }
+    uint32_t n_rings = (uint32_t)(ring - routes->rings) + 1;
+    routes->n_rings = n_rings > routes->n_rings ? n_rings : routes->n_rings;
     ring->first = first;
     ring->n_cohort = 0;
     ring->n_steps = UINT32_MAX;
@@ -401,7 +404,7 @@ uint64_t route_think_nsec(const struct route_walker *walker)
 uint32_t route_rings(const struct routes *routes)
 {
     uint32_t n_rings = 0;
-    for (uint32_t i = 0; i < routes->limits.rings_max; i++) {
+    for (uint32_t i = 0; i < routes->n_rings; i++) {
         n_rings += routes->rings[i].n_nodes != 0;
     }
     return n_rings;
@@ -410,7 +413,7 @@ uint32_t route_rings(const struct routes *routes)
 uint32_t route_in_step(const struct routes *routes)
 {
     uint32_t n_walkers = 0;
-    for (uint32_t i = 0; i < routes->limits.rings_max; i++) {
+    for (uint32_t i = 0; i < routes->n_rings; i++) {
         n_walkers += routes->rings[i].n_cohort;
     }
     return n_walkers;

@@ -16,9 +16,6 @@
 
 #define COMMIT_NSEC (10u * (uint64_t)CLOCK_NSEC_PER_USEC)
 
-/* An item whose deadline, by when it must be launched, is nearer than this goes first. */
-#define URGENT_NSEC (20u * (uint64_t)CLOCK_NSEC_PER_USEC)
-
 #define RINGS_MAX 64u
 
 /* ---- setting up ---- */
@@ -33,7 +30,7 @@ int sched_new(const struct sched_limits *limits, struct sched **ret_sched)
         return err_raise(-ENOMEM);
     }
     sched->limits = *limits;
-    list_init(&sched->prefills);
+    list_init(&sched->prefilling);
     for (uint32_t i = 0; i < SCHED_PRIORITIES; i++) {
         list_init(&sched->active[i]);
     }
@@ -65,6 +62,8 @@ void sched_join(struct sched *sched, struct sched_session *session)
     list_init(&session->in_active);
     list_init(&session->streams);
     list_init(&session->queued);
+    list_init(&session->in_prefilling);
+    list_init(&session->prefills);
     route_join(sched->routes, &session->walker);
 }
 
@@ -133,7 +132,7 @@ enum sched_push sched_push(struct sched *sched, struct sched_item *item, uint64_
     item->stream = NULL;
     list_init(&item->in_session);
     if (is_prefill(sched, item)) {
-        list_append(&sched->prefills, &item->in_stream);
+        prefill_add(sched, item, false);
     } else {
         sched_enqueue(sched, item, node);
         prefill_seen(sched, now_nsec);
@@ -161,7 +160,7 @@ void sched_again(struct sched *sched, struct sched_item *item)
 {
     GD_ASSERT(item->state == SCHED_TAKEN && is_prefill(sched, item));
     item->state = SCHED_QUEUED;
-    list_append(&sched->prefills, &item->in_stream);
+    prefill_add(sched, item, false);
     sched->n_queued++;
     sched->hold_until_nsec = 0;
 }
@@ -199,10 +198,8 @@ uint64_t sched_deadline(const struct sched *sched)
 
 struct sched_item *sched_any(struct sched *sched, uint64_t now_nsec)
 {
-    struct sched_item *item = NULL;
-    if (!list_is_empty(&sched->prefills)) {
-        item = LIST_OWNER(sched->prefills.next, struct sched_item, in_stream);
-    } else if (!list_is_empty(&sched->all_queues)) {
+    struct sched_item *item = prefill_next(sched);
+    if (item == NULL && !list_is_empty(&sched->all_queues)) {
         struct sched_queue *queue = LIST_OWNER(sched->all_queues.next, struct sched_queue, in_all);
         struct sched_stream *stream =
             LIST_OWNER(queue->streams.next, struct sched_stream, in_queue);
@@ -270,17 +267,24 @@ void sched_failed(struct sched *sched, uint64_t now_nsec)
 static uint64_t urgent_nsec(const struct sched *sched)
 {
     const struct deadline *first = deadlines_first(&sched->deadlines);
-    return first == NULL || first->at_nsec < URGENT_NSEC ? UINT64_MAX
-                                                         : first->at_nsec - URGENT_NSEC;
+    return first == NULL || first->at_nsec < SCHED_URGENT_NSEC ? UINT64_MAX
+                                                               : first->at_nsec - SCHED_URGENT_NSEC;
 }
 
-/* That item, if it would miss its deadline by waiting for another launch. */
+/* That item, if it would miss its deadline by waiting for another launch, and may go first: what it
+ * takes is charged as ever, so in the long run no deadlines are short enough to gain anything. */
 static struct sched_item *urgent(struct sched *sched, uint64_t free_nsec)
 {
     if (urgent_nsec(sched) > free_nsec) {
         return NULL;
     }
-    return LIST_OWNER(deadlines_first(&sched->deadlines), struct sched_item, deadline);
+    struct sched_item *item =
+        LIST_OWNER(deadlines_first(&sched->deadlines), struct sched_item, deadline);
+    const struct sched_session *session = item->session;
+    bool may_jump = item->stream == NULL
+                        ? prefill_may_jump(sched, session)
+                        : session->deficit_nsec > -sched_quantum_nsec(session->priority);
+    return may_jump ? item : NULL;
 }
 
 static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choice,
@@ -306,13 +310,15 @@ static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choic
 static uint32_t launch_chunk(struct sched *sched, bool is_alone, uint64_t now_nsec,
                              struct sched_item **ret_items, struct sched_verdict *ret_verdict)
 {
-    ret_items[0] = prefill_take(sched);
-    struct route_node *node = route_node(sched->routes, ret_items[0]->weight_key);
-    uint32_t n_rows = prefill_chunk_rows(sched, ret_items[0]);
+    const struct sched_item *item = prefill_next(sched);
+    struct route_node *node = route_node(sched->routes, item->weight_key);
+    uint32_t n_rows = prefill_chunk_rows(sched, item, now_nsec);
+    uint64_t expected_nsec = node != NULL ? cost_nsec(&node->cost, n_rows) : 0;
+    ret_items[0] = prefill_take(sched, expected_nsec);
     struct sched_flight flight = {
         .node = node,
         .n_rows = n_rows,
-        .expected_nsec = node != NULL ? cost_nsec(&node->cost, n_rows) : 0,
+        .expected_nsec = expected_nsec,
         .is_chunk = true,
         .was_waited_for = !is_alone,
     };
@@ -334,15 +340,21 @@ static void hold(struct sched *sched, enum sched_hold why, uint64_t now_nsec, ui
     }
 }
 
-static uint32_t launch_urgent(struct sched *sched, struct sched_item *item, uint64_t now_nsec,
+/* Of the item whose deadline is near, if there is one. */
+static uint32_t launch_urgent(struct sched *sched, uint64_t now_nsec, uint64_t free_nsec,
                               struct sched_item **ret_items, struct sched_verdict *ret_verdict)
 {
+    struct sched_item *item = urgent(sched, free_nsec);
+    if (item == NULL) {
+        return 0;
+    }
+    end_idleness(sched, now_nsec);
     if (item->stream != NULL) {
         struct rendezvous choice = {item->stream->queue, .close = SCHED_CLOSE_DEADLINE};
         return launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
     }
     list_remove(&item->in_stream);
-    list_insert_before(sched->prefills.next, &item->in_stream);
+    prefill_add(sched, item, true);
     return launch_chunk(sched, false, now_nsec, ret_items, ret_verdict);
 }
 
@@ -350,14 +362,18 @@ static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item
                        struct sched_verdict *ret_verdict)
 {
     uint64_t free_nsec = num_max(now_nsec, sched->n_flights > 0 ? sched->free_nsec : 0);
-    struct sched_item *item = urgent(sched, free_nsec);
-    if (item != NULL) {
-        end_idleness(sched, now_nsec);
-        return launch_urgent(sched, item, now_nsec, ret_items, ret_verdict);
+    uint32_t n_items = launch_urgent(sched, now_nsec, free_nsec, ret_items, ret_verdict);
+    if (n_items > 0) {
+        return n_items;
     }
     struct rendezvous choice;
     (void)turns_next(sched, now_nsec, free_nsec, &choice);
     bool is_alone = choice.queue == NULL;
+    /* Rounds have passed meanwhile, and nobody owes anything. */
+    n_items = is_alone ? launch_urgent(sched, now_nsec, free_nsec, ret_items, ret_verdict) : 0;
+    if (n_items > 0) {
+        return n_items;
+    }
     uint64_t prefill_nsec = UINT64_MAX;
     if (prefill_may_run(sched, now_nsec, is_alone, &prefill_nsec)) {
         end_idleness(sched, now_nsec);
@@ -368,8 +384,10 @@ static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item
         return launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
     }
     bool is_for_prefill = prefill_nsec < choice.until_nsec;
+    /* A prefill that is urgent already waits for what prefill is due, as the others do. */
+    uint64_t soon_nsec = urgent_nsec(sched) > free_nsec ? urgent_nsec(sched) : UINT64_MAX;
     hold(sched, is_for_prefill ? SCHED_HOLD_PREFILL : choice.hold, now_nsec,
-         num_min(urgent_nsec(sched), num_min(prefill_nsec, choice.until_nsec)));
+         num_min(soon_nsec, num_min(prefill_nsec, choice.until_nsec)));
     return 0;
 }
 

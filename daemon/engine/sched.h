@@ -14,11 +14,14 @@
  * device time, its launches are charged to it by what they are expected to take, and a shared
  * launch is charged to all who share it, by rows. A session's weights take turns within it. High
  * priority goes first in each round and has a larger quantum, low priority a smaller one: nobody
- * starves.
+ * starves. A request that would miss its deadline goes first while its session owes less than a
+ * quantum: short deadlines choose the moment of a session's share, and make it no larger.
  *
- * A request of more rows than rows_max (prefill) goes in chunks. While anybody decodes, chunks may
- * take SCHED_PREFILL_SHARE of the time that decode steps take, so that a step beside a prefill
- * takes at most 1 + SCHED_PREFILL_SHARE times as long on average.
+ * A request of more rows than rows_max (prefill) goes in chunks, smaller ones while anybody
+ * decodes: they cannot be stopped once they run. While anybody decodes, chunks may take
+ * SCHED_PREFILL_SHARE of the time that decode steps take, so that a step beside a prefill takes at
+ * most 1 + SCHED_PREFILL_SHARE times as long on average. Sessions that prefill share that by device
+ * time, however many requests each of them has.
  *
  * Invariants: an item is in exactly one state; requests of one session for one weight, prefill
  * aside, start in the order they came; a launch is full, or takes all that waits for its weight and
@@ -67,11 +70,14 @@ struct sched_session {
     uint64_t hold_nsec_max;       /* of its latest request */
     uint32_t class_key;           /* likewise */
     double deficit_nsec;
-    double n_rounds;       /* that the deficit accounts for */
-    uint64_t run_end_nsec; /* when its latest launch should end */
-    struct list in_active; /* linked while it has streams */
-    struct list streams;   /* one for each weight that it waits for, in turn */
-    struct list queued;    /* its queued items, oldest first */
+    double n_rounds;           /* that the deficit accounts for */
+    uint64_t run_end_nsec;     /* when its latest launch should end */
+    struct list in_active;     /* linked while it has streams */
+    struct list streams;       /* one for each weight that it waits for, in turn */
+    struct list queued;        /* its queued items, oldest first */
+    double prefill_nsec;       /* of its turn among those who prefill: sched_prefill.c */
+    struct list in_prefilling; /* linked while it has prefills */
+    struct list prefills;      /* in turn */
 };
 
 /* Embedded in the owner's request. The owner fills the first block before push. */
@@ -81,7 +87,7 @@ struct sched_item {
     uint32_t class_key;
     struct sched_session *session;
     uint32_t n_rows;        /* >= 1 */
-    uint32_t n_chunk_rows;  /* of each launch, if n_rows is over rows_max; 0: rows_max */
+    uint32_t n_chunk_rows;  /* of a launch at most, if n_rows is over rows_max; 0: rows_max */
     uint64_t deadline_nsec; /* 0: none */
     uint64_t hold_nsec_max; /* never to be held longer than that; 0: not at all */
     enum sched_priority priority;
@@ -90,7 +96,7 @@ struct sched_item {
     uint64_t arrival_nsec;
     struct deadline deadline;
     struct sched_stream *stream; /* NULL: of a prefill */
-    struct list in_stream;       /* or in the list of prefills */
+    struct list in_stream;       /* or in its session's prefills */
     struct list in_session;
 };
 

@@ -5,9 +5,14 @@
  * (whose turn it is), sched.c (events and decisions). */
 #pragma once
 
+#include "ipc/base/clock.h"
+
 #include "daemon/engine/sched.h"
 
 #define SCHED_FLIGHTS_MAX 8u
+
+/* An item whose deadline, by when it must be launched, is nearer than this is urgent. */
+#define SCHED_URGENT_NSEC (20u * (uint64_t)CLOCK_NSEC_PER_USEC)
 
 struct sched_queue {
     uint64_t weight_key;
@@ -59,7 +64,8 @@ struct sched {
     uint32_t n_flights;
     uint64_t free_nsec; /* when the device should be through with them */
 
-    struct list prefills;
+    struct list prefilling;    /* sessions with prefills, the next one first */
+    double prefill_begin_nsec; /* of the latest turn among them */
     double prefill_credit_nsec;
     uint64_t credit_nsec; /* when that was brought up to date */
     uint64_t decode_nsec; /* when the latest decode request came or ended */
@@ -71,6 +77,9 @@ struct sched {
 };
 
 /* ---- sched_queues.c ---- */
+
+/* sched_quantum_nsec() - device time that a session of that priority is due in a round. */
+double sched_quantum_nsec(enum sched_priority priority);
 
 /* sched_queues_init() - 0 or -ENOMEM; finish is safe after a failure. */
 int sched_queues_init(struct sched *sched) GD_MUST_CHECK;
@@ -109,14 +118,21 @@ void rendezvous_choose(struct sched *sched, struct route_ring *ring, uint64_t no
 
 /* ---- sched_prefill.c ---- */
 
-/* prefill_may_run() - may a chunk start now? `is_alone`: nothing else could. Else *ret_until_nsec
- * is when to ask again. prefill_take() - the next chunk; prefill_seen() - a decode request came or
+/* prefill_add() - into its session's prefills, last or, if it is urgent, first, and then its
+ * session's turn is next. prefill_next() - whose chunk is next; NULL: there is none.
+ * prefill_may_run() - may a chunk start now? `is_alone`: nothing else could. Else *ret_until_nsec
+ * is when to ask again. prefill_may_jump() - may one whose deadline is near? prefill_take() - the
+ * next chunk, of which that is expected, 0: not known; prefill_seen() - a decode request came or
  * ended. prefill_ended() - a chunk ended, having taken run_nsec. prefill_chunk_rows() - of that
- * item. */
+ * item, if it is launched now. */
+void prefill_add(struct sched *sched, struct sched_item *item, bool is_urgent);
+struct sched_item *prefill_next(const struct sched *sched);
 bool prefill_may_run(struct sched *sched, uint64_t now_nsec, bool is_alone,
                      uint64_t *ret_until_nsec);
-struct sched_item *prefill_take(struct sched *sched);
-uint32_t prefill_chunk_rows(const struct sched *sched, const struct sched_item *item);
+bool prefill_may_jump(const struct sched *sched, const struct sched_session *session);
+struct sched_item *prefill_take(struct sched *sched, uint64_t expected_nsec);
+uint32_t prefill_chunk_rows(const struct sched *sched, const struct sched_item *item,
+                            uint64_t now_nsec);
 void prefill_seen(struct sched *sched, uint64_t now_nsec);
 void prefill_ended(struct sched *sched, const struct sched_flight *flight, uint64_t now_nsec,
                    uint64_t run_nsec);

@@ -14,9 +14,20 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 
 #include "daemon/engine/hash.h"
+
+double sched_quantum_nsec(enum sched_priority priority)
+{
+    static const double quantum_nsec[SCHED_PRIORITIES] = {
+        [SCHED_HIGH] = 200.0 * CLOCK_NSEC_PER_USEC,
+        [SCHED_NORMAL] = 50.0 * CLOCK_NSEC_PER_USEC,
+        [SCHED_LOW] = 12.5 * CLOCK_NSEC_PER_USEC,
+    };
+    return quantum_nsec[priority];
+}
 
 /* A launch while it is being filled. */
 struct filling {
@@ -134,14 +145,14 @@ static void drop_if_empty(struct sched *sched, struct sched_stream *stream)
     list_remove(&stream->in_bucket);
     list_remove(&stream->in_queue);
     list_remove(&stream->in_session);
-    list_append(&sched->free_streams, &stream->in_queue);
+    list_insert_before(sched->free_streams.next, &stream->in_queue); /* the next finds it cached */
     if (list_is_empty(&stream->session->streams)) {
         turns_leave(stream->session);
     }
     if (list_is_empty(&queue->streams)) {
         list_remove(&queue->in_bucket);
         list_remove(&queue->in_all);
-        list_append(&sched->free_queues, &queue->in_all);
+        list_insert_before(sched->free_queues.next, &queue->in_all);
     }
 }
 
@@ -174,6 +185,8 @@ void sched_unlink(struct sched *sched, struct sched_item *item, enum sched_state
         stream->queue->n_rows -= item->n_rows;
         item->stream = NULL;
         drop_if_empty(sched, stream);
+    } else if (list_is_empty(&item->session->prefills)) {
+        list_remove(&item->session->in_prefilling);
     }
 }
 

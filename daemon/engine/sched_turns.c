@@ -8,22 +8,14 @@
  * skipped in one step, so nobody waits for arithmetic. */
 #include "daemon/engine/sched_internal.h"
 
-#include "ipc/base/clock.h"
-
 #define DEBT_QUANTA 8.0
-
-static const double quantum_nsec[SCHED_PRIORITIES] = {
-    [SCHED_HIGH] = 200.0 * CLOCK_NSEC_PER_USEC,
-    [SCHED_NORMAL] = 50.0 * CLOCK_NSEC_PER_USEC,
-    [SCHED_LOW] = 12.5 * CLOCK_NSEC_PER_USEC,
-};
 
 void turns_enter(struct sched *sched, struct sched_session *session)
 {
     list_append(&sched->active[session->priority], &session->in_active);
     double n_missed = sched->n_rounds - session->n_rounds;
     if (n_missed > 0) {
-        session->deficit_nsec += n_missed * quantum_nsec[session->priority];
+        session->deficit_nsec += n_missed * sched_quantum_nsec(session->priority);
         session->deficit_nsec = session->deficit_nsec < 0 ? session->deficit_nsec : 0;
         session->n_rounds = sched->n_rounds;
     }
@@ -36,7 +28,7 @@ void turns_leave(struct sched_session *session)
 
 static void charge(struct sched_session *session, double nsec)
 {
-    double debt_max = DEBT_QUANTA * quantum_nsec[session->priority];
+    double debt_max = DEBT_QUANTA * sched_quantum_nsec(session->priority);
     debt_max = debt_max > nsec ? debt_max : nsec; /* one launch, however long, counts whole */
     session->deficit_nsec -= nsec;
     if (session->deficit_nsec < -debt_max) {
@@ -47,7 +39,8 @@ static void charge(struct sched_session *session, double nsec)
 void turns_charge(struct sched *sched, struct sched_item *const *items, uint32_t n_items,
                   uint32_t n_rows, uint64_t expected_nsec)
 {
-    double total_nsec = expected_nsec > 0 ? (double)expected_nsec : quantum_nsec[SCHED_NORMAL];
+    double total_nsec =
+        expected_nsec > 0 ? (double)expected_nsec : sched_quantum_nsec(SCHED_NORMAL);
     for (uint32_t i = 0; i < n_items; i++) {
         charge(items[i]->session, total_nsec * items[i]->n_rows / n_rows);
     }
@@ -107,7 +100,7 @@ static bool next_round(struct sched *sched)
     for (uint32_t priority = 0; priority < SCHED_PRIORITIES; priority++) {
         list_for_each (node, &sched->active[priority]) {
             double deficit = LIST_OWNER(node, struct sched_session, in_active)->deficit_nsec;
-            double n_needed = -deficit / quantum_nsec[priority];
+            double n_needed = -deficit / sched_quantum_nsec((enum sched_priority)priority);
             if (deficit < 0 && (n_rounds == 0 || n_needed < n_rounds)) {
                 n_rounds = n_needed;
             }
@@ -121,9 +114,9 @@ static bool next_round(struct sched *sched)
     for (uint32_t priority = 0; priority < SCHED_PRIORITIES; priority++) {
         list_for_each (node, &sched->active[priority]) {
             struct sched_session *session = LIST_OWNER(node, struct sched_session, in_active);
-            session->deficit_nsec += n_rounds * quantum_nsec[priority];
-            if (session->deficit_nsec > quantum_nsec[priority]) {
-                session->deficit_nsec = quantum_nsec[priority];
+            session->deficit_nsec += n_rounds * sched_quantum_nsec((enum sched_priority)priority);
+            if (session->deficit_nsec > sched_quantum_nsec((enum sched_priority)priority)) {
+                session->deficit_nsec = sched_quantum_nsec((enum sched_priority)priority);
             }
             session->n_rounds = sched->n_rounds;
         }

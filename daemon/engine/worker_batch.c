@@ -336,11 +336,11 @@ bool batch_launch(struct worker *worker)
     struct sched_item *items[GK_BATCH_ROWS_MAX];
     struct sched_verdict verdict;
     uint32_t n_items = sched_next(worker->sched, clock_now_nsec(), items, &verdict);
-    if (n_items > 0 || verdict.until_nsec != last_wake_nsec) {
-        count_decisions(worker);
-    }
     if (n_items == 0) {
         worker->wake_nsec = verdict.until_nsec;
+        if (verdict.until_nsec != last_wake_nsec) {
+            count_decisions(worker);
+        }
         return false;
     }
     struct worker_batch *batch = batch_begin(worker);
@@ -348,6 +348,7 @@ bool batch_launch(struct worker *worker)
         add_request(worker, batch, request_of_item(items[i]), verdict.n_rows);
     }
     batch_start(worker, batch);
+    count_decisions(worker);
     return true;
 }
 

@@ -2,13 +2,24 @@
  *
  * Fairness at the door: each pass takes at most LANE_BURST entries of a lane, the pass starts with
  * another lane each time, and while several lanes are open none may hold more than its share of the
- * worker's requests. So a lane that floods finds its own ring full, and nobody else's. */
+ * worker's requests. So a lane that floods finds its own ring full, and nobody else's.
+ *
+ * Requests in stream order come long before they can be launched, many at once. A pass takes few of
+ * them: those that are ready must not wait for others to be looked at. */
 #include "daemon/engine/worker_internal.h"
 
 #include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 
-#define LANE_BURST 32u
+#define LANE_BURST  32u
+#define ORDER_BURST 2u /* of all lanes together */
+
+/* What a pass has taken so far. */
+struct intake {
+    uint64_t share;    /* of a lane */
+    uint64_t now_nsec; /* one look at the clock for all that came in this pass; 0: none yet */
+    uint32_t n_ordered;
+};
 
 /* The class of a request: batch_start() takes it apart again. */
 static uint32_t class_of(const struct request_desc *desc)
@@ -104,6 +115,9 @@ void intake_accept(struct worker *worker, struct worker_session *session,
     GD_ASSERT(request != NULL); /* both callers look first */
     struct reason why = REASON_NULL;
     int r = check(worker, request, desc, &why);
+    if (is_from_lane) { /* now that it holds its buffers: who sees that may release them */
+        ring_advance(&session->lane.submit);
+    }
     if (r != 0) {
         request_refuse(worker, request, r, why.text);
         return;
@@ -136,11 +150,12 @@ bool intake_is_stalled(const struct worker_session *session)
     return lane_room(&session->lane, session->n_lane_requests) == RING_FULL;
 }
 
-/* One entry of a lane, if there is one and its completion has a place. */
-static enum ring_result take_entry(struct worker_session *session, struct request_desc *ret_desc)
+/* One entry of a lane, if there is one and its completion has a place. It stays in the ring. */
+static enum ring_result look_at_entry(const struct worker_session *session,
+                                      struct request_desc *ret_desc)
 {
     enum ring_result r = lane_room(&session->lane, session->n_lane_requests);
-    return r == RING_OK ? ring_pop(&session->lane.submit, ret_desc) : r;
+    return r == RING_OK ? ring_peek(&session->lane.submit, ret_desc) : r;
 }
 
 static uint64_t lane_share(const struct worker *worker)
@@ -149,15 +164,23 @@ static uint64_t lane_share(const struct worker *worker)
     return num_max(1, worker->limits.requests_max / num_max(1, n_lanes));
 }
 
+/* Before it is known what the entry is: lanes mostly go on as they were. */
+static bool may_take(const struct worker *worker, const struct worker_session *session,
+                     const struct intake *intake)
+{
+    return session->is_lane_open && session->n_lane_requests < intake->share &&
+           !list_is_empty(&worker->free_requests) &&
+           (!session->has_ordered_last || intake->n_ordered < ORDER_BURST);
+}
+
 /* Take what one lane has, up to the burst; the number of entries taken. */
-static uint32_t poll_lane(struct worker *worker, struct worker_session *session, uint64_t share,
-                          uint64_t *now_nsec)
+static uint32_t poll_lane(struct worker *worker, struct worker_session *session,
+                          struct intake *intake)
 {
     uint32_t n_taken = 0;
-    while (n_taken < LANE_BURST && session->is_lane_open && session->n_lane_requests < share &&
-           !list_is_empty(&worker->free_requests)) {
+    while (n_taken < LANE_BURST && may_take(worker, session, intake)) {
         struct request_desc desc;
-        enum ring_result r = take_entry(session, &desc);
+        enum ring_result r = look_at_entry(session, &desc);
         if (r == RING_CORRUPT) {
             lane_mark_corrupt(worker, session);
         }
@@ -166,23 +189,25 @@ static uint32_t poll_lane(struct worker *worker, struct worker_session *session,
         }
         n_taken++;
         if (desc.op == REQUEST_OP_CANCEL) {
+            ring_advance(&session->lane.submit);
             intake_cancel(worker, session, desc.request_id);
             continue;
         }
-        *now_nsec = *now_nsec != 0 ? *now_nsec : clock_now_nsec();
-        intake_accept(worker, session, &desc, true, *now_nsec);
+        session->has_ordered_last = (desc.flags & REQUEST_FLAG_ORDERED) != 0;
+        intake->n_ordered += session->has_ordered_last;
+        intake->now_nsec = intake->now_nsec != 0 ? intake->now_nsec : clock_now_nsec();
+        intake_accept(worker, session, &desc, true, intake->now_nsec);
     }
     return n_taken;
 }
 
 bool intake_poll(struct worker *worker)
 {
-    uint64_t share = lane_share(worker);
-    uint64_t now_nsec = 0; /* one look at the clock for all that came in this pass */
+    struct intake intake = {.share = lane_share(worker)};
     uint32_t n_taken = 0;
     list_for_each_safe (node, &worker->lanes) {
         struct worker_session *session = LIST_OWNER(node, struct worker_session, in_lanes);
-        n_taken += poll_lane(worker, session, share, &now_nsec);
+        n_taken += poll_lane(worker, session, &intake);
     }
     if (n_taken > 0) {
         struct list *first = list_pop(&worker->lanes);

@@ -72,6 +72,7 @@ struct worker_session {
     struct list in_lanes;       /* linked while the lane is polled */
     bool is_lane_open;          /* completions may be written to it */
     bool is_muted;              /* being detached: what ends is told to nobody */
+    bool has_ordered_last;      /* the latest entry of the lane was in stream order */
     uint32_t n_requests;
     uint32_t n_lane_requests;
     struct sched_session sched;

@@ -88,23 +88,42 @@ static int set_names(const struct fdstore *store)
     return setenv("LISTEN_FDNAMES", names, 1) < 0 ? err_raise(-errno) : 0;
 }
 
-/* In two steps, since the places may hold others of them: first all out of the way, then each to
- * its place, where it stays open across exec(). */
-static int place_fds(const struct fdstore *store)
+/* The place of a descriptor may be where a later one lies: that one is moved behind all places. So
+ * one number more than there are places is enough. */
+static int make_room(const struct fdstore *store, uint32_t i_place)
 {
-    int first_free = FIRST_FD + (int)store->n;
-    for (uint32_t i = 0; i < store->n; i++) {
-        store->items[i].fd = fcntl(store->items[i].fd, F_DUPFD_CLOEXEC, first_free);
-        if (store->items[i].fd < 0) {
-            return err_raise(-errno);
-        }
-    }
-    for (uint32_t i = 0; i < store->n; i++) {
-        if (dup2(store->items[i].fd, FIRST_FD + (int)i) < 0) {
-            return err_raise(-errno);
+    int place = FIRST_FD + (int)i_place;
+    for (uint32_t i = i_place + 1; i < store->n; i++) {
+        if (store->items[i].fd == place) {
+            store->items[i].fd = fcntl(place, F_DUPFD_CLOEXEC, FIRST_FD + (int)store->n);
+            return store->items[i].fd < 0 ? err_raise(-errno) : 0;
         }
     }
     return 0;
+}
+
+/* Each stays open across exec() at its place, and is closed where it was. */
+static int place_fd(struct fdstore_item *item, int place)
+{
+    if (item->fd == place) {
+        return fcntl(place, F_SETFD, 0) < 0 ? err_raise(-errno) : 0;
+    }
+    if (dup2(item->fd, place) < 0) {
+        return err_raise(-errno);
+    }
+    (void)close(item->fd);
+    item->fd = place;
+    return 0;
+}
+
+static int place_fds(const struct fdstore *store)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < store->n && r == 0; i++) {
+        r = make_room(store, i);
+        r = r != 0 ? r : place_fd(&store->items[i], FIRST_FD + (int)i);
+    }
+    return r;
 }
 
 int fdstore_hand_over(const struct fdstore *store)

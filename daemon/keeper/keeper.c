@@ -41,6 +41,9 @@ struct keeper {
     const char *program; /* these two: borrowed */
     char *const *argv;
     struct fdstore store;
+    uint32_t limit_fds; /* open files of this process, and of the daemon, which has half for itself
+                         */
+    bool is_full;
     int signal_fd;
     int notify_fd;
     char notify_address[32]; /* "@..." */
@@ -60,20 +63,46 @@ struct keeper {
 /* ---- notices -----------------------------------------------------------------------------------
  */
 
+/* Said once: what comes next is refused for the same reason. */
+static void refuse_put(struct keeper *keeper, const char *name)
+{
+    if (!keeper->is_full) {
+        log_write(LOG_LEVEL_WARNING, "keeper",
+                  "'%s' and what follows is not kept, and its model is loaded anew after a death: "
+                  "%u descriptors are kept, as many as the limit of %u open files allows; raise it "
+                  "(ulimit -Hn, LimitNOFILE=, --ulimit nofile=)",
+                  name, keeper->store.n, keeper->limit_fds);
+    }
+    keeper->is_full = true;
+}
+
+static void put(struct keeper *keeper, struct notice *notice)
+{
+    if (notice->has_lost_fds) {
+        refuse_put(keeper, notice->fd_name);
+    }
+    for (uint32_t i = 0; i < notice->n_fds; i++) {
+        if (keeper->store.n >= keeper->limit_fds / 2) {
+            refuse_put(keeper, notice->fd_name);
+            return;
+        }
+        int r = fdstore_put(&keeper->store, notice->fd_name, steal_fd(&notice->fds[i]));
+        if (r < 0) {
+            log_write(LOG_LEVEL_WARNING, "keeper", "descriptor '%s' is not kept: %s",
+                      notice->fd_name, strerror(-r));
+        }
+    }
+}
+
 static void take_notice(struct keeper *keeper, struct notice *notice)
 {
     if (notice->wants_put) {
-        for (uint32_t i = 0; i < notice->n_fds; i++) {
-            int r = fdstore_put(&keeper->store, notice->fd_name, steal_fd(&notice->fds[i]));
-            if (r < 0) {
-                log_write(LOG_LEVEL_WARNING, "keeper", "descriptor '%s' is not kept: %s",
-                          notice->fd_name, strerror(-r));
-            }
-        }
+        put(keeper, notice);
         return;
     }
     if (notice->wants_remove) {
         fdstore_remove(&keeper->store, notice->fd_name);
+        keeper->is_full = false;
         return;
     }
     if (notice->is_ready) {
@@ -305,13 +334,14 @@ static int open_notices(struct keeper *keeper)
     return 0;
 }
 
-static int raise_limit(void)
+static int raise_limit(struct keeper *keeper)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
         return err_raise(-errno);
     }
     limit.rlim_cur = limit.rlim_max;
+    keeper->limit_fds = (uint32_t)num_min(limit.rlim_max, UINT32_MAX);
     return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? err_raise(-errno) : 0;
 }
 
@@ -331,7 +361,7 @@ int keeper_run(const char *program, char *const *argv)
                             .signal_fd = -1,
                             .notify_fd = -1,
                             .watchdog_nsec = watchdog_limit()};
-    int r = raise_limit();
+    int r = raise_limit(&keeper);
     r = r != 0 ? r : open_signals(&keeper);
     r = r != 0 ? r : open_notices(&keeper);
     if (r < 0) {

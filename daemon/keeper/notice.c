@@ -83,6 +83,7 @@ int notice_receive(int fd, struct notice *ret_notice)
     if (recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
         return -errno; /* an empty socket is no fault */
     }
+    ret_notice->has_lost_fds = (message.msg_flags & MSG_CTRUNC) != 0;
     take_control(ret_notice, &message);
     notice_parse(ret_notice);
     return 0;

@@ -16,6 +16,7 @@ struct notice {
     pid_t sender; /* the kernel says so; 0: it does not */
     int fds[NOTICE_FDS_MAX];
     uint32_t n_fds;
+    bool has_lost_fds;                /* the kernel had no room for some here */
     char fd_name[FDSTORE_NAME_BYTES]; /* "" when none is given, or it is too long */
     bool wants_put;
     bool wants_remove;

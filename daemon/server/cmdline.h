@@ -21,6 +21,7 @@ struct cmdline {
     bool has_devices;
     bool is_check_only;
     bool is_keeper; /* keep a daemon of the same command line, rather than be one */
+    bool is_kept;   /* be one that a keeper has started */
 };
 
 /* cmdline_parse() - read argv, which has to stay. --help, --usage and --version print and exit(0);

@@ -8,6 +8,7 @@
 
 #include "daemon/server/accept_guard.h"
 #include "daemon/server/http.h"
+#include "daemon/weights/nearest.h"
 #include "gk/gk.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/log.h"
@@ -193,6 +194,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
                           .stats = stats,
                           .keep = *keep};
     *keep = KEEP_NULL;
+    core->was_drained = keep_take_marks(&core->keep, KEEP_DRAINED) > 0;
     int r = mailbox_init(&core->mailbox);
     r = r != 0 ? r : store_new(&core->store);
     if (r == 0) {
@@ -245,9 +247,18 @@ void core_drain(struct core *core)
     }
 }
 
+void core_drain_for_good(struct core *core)
+{
+    if (core->phase < CORE_DRAINING) {
+        keep_mark(&core->keep, KEEP_DRAINED);
+    }
+    core_drain(core);
+}
+
 void core_stop(struct core *core)
 {
     core_drain(core);
+    keep_unmark(&core->keep, KEEP_DRAINED);
     core->phase = CORE_STOPPING;
     core->loader = loader_free(core->loader);
 }
@@ -283,7 +294,13 @@ struct device *core_device(const struct core *core, const char *name, struct rea
             return core->devices[i];
         }
     }
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        nearest_offer(&nearest, core->devices[i]->name);
+    }
     (void)reason_set(why, STATUS_NOT_FOUND, "this daemon owns no device '%s'", name);
+    nearest_append(&nearest, why);
     return NULL;
 }
 
@@ -311,4 +328,17 @@ uint32_t core_in_flight(const struct core *core)
         }
     }
     return n;
+}
+
+void core_publish(const struct core *core)
+{
+    struct stats_main *stats = &core->stats->main;
+    uint64_t held[QUOTA_KINDS];
+    uint32_t n_users;
+    quota_totals(core->quota, held, &n_users);
+    stats_set(&stats->phase, core->phase);
+    stats_set(&stats->turn_nsec, clock_now_nsec());
+    stats_set(&stats->n_sessions, held[QUOTA_SESSIONS]);
+    stats_set(&stats->n_buffers, held[QUOTA_BUFFERS]);
+    stats_set(&stats->buffer_bytes, held[QUOTA_BYTES]);
 }

@@ -47,6 +47,7 @@ struct core {
     uint64_t derived_fds;     /* total_fds_max when the configuration leaves that to us */
     struct keep keep;         /* the manager's store of descriptors */
     struct adoption adoption; /* of what it had kept */
+    bool was_drained;         /* the process before this one, which died of something else */
     struct store *store;
     struct loader *loader; /* NULL once stopping */
     struct device *devices[CONFIG_DEVICES_MAX];
@@ -69,9 +70,11 @@ int core_adopt(struct core *core, struct reason *why) GD_MUST_CHECK;
  * lower limit stay, and nothing is added to them. */
 void core_apply_limits(struct core *core);
 
-/* core_drain() - refuse new requests from now on. core_stop() - also cancel what the loader does.
- */
+/* core_drain() - refuse new requests from now on. core_drain_for_good() - also in the processes
+ * that follow this one should it die; core_stop(), which is no death, takes that back, and cancels
+ * what the loader does. */
 void core_drain(struct core *core);
+void core_drain_for_good(struct core *core);
 void core_stop(struct core *core);
 /* core_join() - end the workers: afterwards no callback posts into the mailbox any more. */
 void core_join(struct core *core);
@@ -86,4 +89,8 @@ int core_load(struct core *core, const struct loader_request *request, uint64_t 
 
 /* core_in_flight() - requests accepted and unfinished, over all workers. */
 uint32_t core_in_flight(const struct core *core);
+
+/* core_publish() - what readers of the page of figures learn of the main thread, once a turn of its
+ * loop; of the rest, each worker tells. */
+void core_publish(const struct core *core);
 const char *core_phase_name(enum core_phase phase);

@@ -173,20 +173,38 @@ static void write_served(struct openmetrics *om, const struct stats_page *stats,
 static void write_models(struct openmetrics *om, const struct msg_model *models, uint32_t n)
 {
     static const char *const names[] = {"gemmd_model_packed_bytes", "gemmd_model_weights",
-                                        "gemmd_model_generation", "gemmd_model_load_seconds"};
+                                        "gemmd_model_generation", "gemmd_model_load_seconds",
+                                        "gemmd_model_load_bytes"};
     static const char *const helps[] = {"Bytes of a model's packed weights.", "Weights of a model.",
                                         "Counts up with every load and reload of any model.",
-                                        "How long its load took."};
+                                        "How long its load took.",
+                                        "Bytes that it read from the checkpoint."};
     for (uint32_t i = 0; i < ARRAY_LENGTH(names); i++) {
         openmetrics_family(om, OPENMETRICS_GAUGE, names[i], helps[i]);
         for (uint32_t j = 0; j < n; j++) {
             const double values[] = {(double)models[j].packed_bytes, (double)models[j].n_weights,
-                                     (double)models[j].generation, models[j].load_seconds};
+                                     (double)models[j].generation, models[j].load_seconds,
+                                     (double)models[j].load_bytes};
             struct openmetrics_labels labels = OPENMETRICS_LABELS_NONE;
             openmetrics_label(&labels, "model", models[j].name);
             openmetrics_label(&labels, "device", models[j].device);
             openmetrics_real(om, &labels, values[i]);
         }
+    }
+}
+
+static void write_load_shares(struct openmetrics *om, const struct msg_model *models, uint32_t n)
+{
+    openmetrics_family(om, OPENMETRICS_GAUGE, "gemmd_model_load_share_ratio",
+                       "Of the time of all threads that loaded it, by what they did.");
+    for (uint32_t i = 0; i < n * MSG_LOAD_PHASES; i++) {
+        const struct msg_model *model = &models[i / MSG_LOAD_PHASES];
+        enum msg_load_phase phase = (enum msg_load_phase)(i % MSG_LOAD_PHASES);
+        struct openmetrics_labels labels = OPENMETRICS_LABELS_NONE;
+        openmetrics_label(&labels, "model", model->name);
+        openmetrics_label(&labels, "device", model->device);
+        openmetrics_label(&labels, "phase", msg_load_phase_name(phase));
+        openmetrics_real(om, &labels, model->load_shares[phase]);
     }
 }
 
@@ -200,7 +218,9 @@ static void write_store(struct openmetrics *om, const struct core *core)
     write_served(om, core->stats, "gemmd_model_rows", "Rows served of a model.",
                  offsetof(struct stats_model, n_rows));
     if (store_list_models(core->store, &models, &n) == 0) {
-        write_models(om, models, (uint32_t)num_min(n, STATS_MODELS_MAX));
+        n = (uint32_t)num_min(n, STATS_MODELS_MAX);
+        write_models(om, models, n);
+        write_load_shares(om, models, n);
     }
     free(models);
 }
@@ -211,6 +231,8 @@ static void write_start(struct openmetrics *om, const struct core *core)
     const struct adoption *adoption = &core->adoption;
     write_plain(om, OPENMETRICS_GAUGE, "gemmd_weights_kept", "1 if weights outlive this process.",
                 core->keep.ops != NULL);
+    write_plain(om, OPENMETRICS_GAUGE, "gemmd_adoption_refused_models",
+                "Models that were kept and could not be taken over.", adoption->n_refused);
     write_plain(om, OPENMETRICS_GAUGE, "gemmd_adopted_models",
                 "Models taken over from an earlier process at the start.", adoption->n_models);
     write_plain(om, OPENMETRICS_GAUGE, "gemmd_adopted_weights", "Their weights.",

@@ -53,22 +53,26 @@ static void take_field(const struct config_option *option, void *field, void *fr
     }
 }
 
-void reload_take(struct config *config, struct config *fresh, char *ret_rest, size_t size_bytes)
+static void add_name(char names[RELOAD_NAMES_BYTES], const char *name)
+{
+    size_t used = strlen(names);
+    (void)snprintf(names + used, RELOAD_NAMES_BYTES - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
+void reload_take(struct config *config, struct config *fresh, struct reload_changes *ret_changes)
 {
     uint32_t n;
     const struct config_option *options = config_options(&n);
-    ret_rest[0] = '\0';
+    *ret_changes = (struct reload_changes){.taken = ""};
     for (uint32_t i = 0; i < n; i++) {
         void *field = (char *)config + options[i].offset;
         void *fresh_field = (char *)fresh + options[i].offset;
+        if (!is_same(options[i].type, field, fresh_field)) {
+            add_name(options[i].is_reloadable ? ret_changes->taken : ret_changes->left,
+                     options[i].name);
+        }
         if (options[i].is_reloadable) {
             take_field(&options[i], field, fresh_field);
-            continue;
-        }
-        if (!is_same(options[i].type, field, fresh_field)) {
-            size_t used = strlen(ret_rest);
-            (void)snprintf(ret_rest + used, size_bytes - used, "%s%s", used > 0 ? ", " : "",
-                           options[i].name);
         }
     }
 }
@@ -77,7 +81,7 @@ void reload_config(struct core *core, struct config *config, const struct cmdlin
 {
     struct config fresh;
     struct reason why = REASON_NULL;
-    char rest[512];
+    struct reload_changes changes;
     if (cmdline->config_path == NULL) {
         log_write(LOG_LEVEL_NOTICE, "server",
                   "SIGHUP: no configuration file was given, so none is read again");
@@ -91,10 +95,12 @@ void reload_config(struct core *core, struct config *config, const struct cmdlin
         config_finish(&fresh);
         return;
     }
-    reload_take(config, &fresh, rest, sizeof(rest));
+    reload_take(config, &fresh, &changes);
     core_apply_limits(core);
-    log_write(rest[0] != '\0' ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, "server",
-              "SIGHUP: '%s' was read again%s%s", cmdline->config_path,
-              rest[0] != '\0' ? "; these need a restart: " : "", rest);
+    bool has_left = changes.left[0] != '\0';
+    log_write(has_left ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, "server",
+              "SIGHUP: '%s' was read again; taken over: %s%s%s", cmdline->config_path,
+              changes.taken[0] != '\0' ? changes.taken : "nothing, since nothing has changed",
+              has_left ? "; these need a restart: " : "", changes.left);
     config_finish(&fresh);
 }

@@ -1,16 +1,21 @@
 /* reload.h - SIGHUP: the configuration file once more, while the daemon runs. Main thread. */
 #pragma once
 
-#include <stddef.h>
-
 #include "daemon/server/cmdline.h"
 #include "daemon/server/config.h"
 #include "daemon/server/core.h"
 
-/* reload_take() - move each reloadable option of *fresh into *config, and leave the others.
- * ret_rest: the names of those others that differ, comma-separated, cut to fit; "" for none. Both
+#define RELOAD_NAMES_BYTES 1024u /* of all options */
+
+/* Names of options that differ, comma-separated; "" for none. */
+struct reload_changes {
+    char taken[RELOAD_NAMES_BYTES];
+    char left[RELOAD_NAMES_BYTES]; /* not reloadable: they need a restart */
+};
+
+/* reload_take() - move each reloadable option of *fresh into *config, and leave the others. Both
  * stay safe to finish. */
-void reload_take(struct config *config, struct config *fresh, char *ret_rest, size_t size_bytes);
+void reload_take(struct config *config, struct config *fresh, struct reload_changes *ret_changes);
 
 /* reload_config() - read the file again that the command line names, which still goes before it,
  * and take over what is reloadable: into *config, which is core->config, the accounts and the log.

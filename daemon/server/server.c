@@ -22,6 +22,7 @@
 #include "daemon/server/accept_guard.h"
 #include "daemon/server/control.h"
 #include "daemon/server/core.h"
+#include "daemon/server/exit_code.h"
 #include "daemon/server/lockfile.h"
 #include "daemon/server/log_sink.h"
 #include "daemon/server/message_guard.h"
@@ -31,6 +32,7 @@
 #include "daemon/server/site.h"
 #include "daemon/server/startup.h"
 #include "daemon/server/supervisor.h"
+#include "daemon/server/watchdog.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
@@ -41,7 +43,6 @@
 #define STOP_GRACE_USEC 5000000u /* beyond drain_timeout_msec: replies, threads, memory */
 #define LINGER_MSEC     500      /* for ZeroMQ to hand the last replies to the kernel */
 #define TICKS_A_NOTIFY  100u
-#define WATCHDOG_SIGNS  3u /* that the supervisor could have within its limit */
 
 struct server {
     struct config *config; /* these two: borrowed */
@@ -58,10 +59,9 @@ struct server {
     struct startup startup;
     struct probe probes[CONFIG_DEVICES_MAX]; /* by device */
     struct site site;
-    sd_event_source *more_source;     /* defer: messages may wait in the control socket */
-    sd_event_source *tick_source;     /* on while loading, holding replies, or stopping */
-    sd_event_source *watchdog_source; /* NULL: the supervisor does not watch */
-    uint64_t watchdog_usec;
+    sd_event_source *more_source; /* defer: messages may wait in the control socket */
+    sd_event_source *tick_source; /* on while loading, holding replies, or stopping */
+    struct watchdog watchdog;
     uint32_t n_ticks;
     uint64_t stop_deadline_nsec;
 };
@@ -75,74 +75,10 @@ static void server_end(struct server *server, enum exit_code code)
     (void)sd_event_exit(server->event, 0);
 }
 
-static enum exit_code code_of(int r)
-{
-    switch (r > 0 ? status_category(r) : STATUS_CATEGORY_INTERNAL) {
-    case STATUS_CATEGORY_INTERNAL:
-    case STATUS_CATEGORY_DEVICE:
-        return EXIT_CODE_FAILED;
-    default:
-        return EXIT_CODE_REFUSED;
-    }
-}
-
-/* One line for a start that did not work, whatever kind of failure it was. */
-static enum exit_code tell_failure(int r, const struct reason *why, const char *what)
-{
-    char trail[256];
-    error_trail(trail, sizeof(trail));
-    if (r > 0) {
-        log_event(LOG_EVENT_START_REFUSED, LOG_LEVEL_ERROR, "server", "%s", why->text);
-    } else {
-        log_event(LOG_EVENT_START_REFUSED, LOG_LEVEL_ERROR, "server", "%s: %s (%s)", what,
-                  strerror(-r), trail);
-    }
-    return code_of(r);
-}
-
 static void tick_on(struct server *server)
 {
     (void)sd_event_source_set_time_relative(server->tick_source, TICK_USEC);
     (void)sd_event_source_set_enabled(server->tick_source, SD_EVENT_ONESHOT);
-}
-
-/* ---- the watchdog ------------------------------------------------------------------------------
- */
-
-/* A sign of life is one of every worker: each has come round its loop since it was asked last. */
-static void give_sign(struct server *server)
-{
-    const struct core *core = &server->core;
-    for (uint32_t i = 0; i < core->n_devices; i++) {
-        if (!worker_has_answered(core->workers[i])) {
-            log_event(LOG_EVENT_NO_SIGN_OF_LIFE, LOG_LEVEL_WARNING, "server",
-                      "the worker of device %s does not answer", core->devices[i]->name);
-            return;
-        }
-    }
-    (void)sd_notify(0, "WATCHDOG=1");
-    for (uint32_t i = 0; i < core->n_devices; i++) {
-        worker_ask(core->workers[i]);
-    }
-}
-
-static int on_watchdog(sd_event_source *source, GD_UNUSED uint64_t usec, void *userdata)
-{
-    struct server *server = userdata;
-    give_sign(server);
-    (void)sd_event_source_set_time_relative(source, server->watchdog_usec);
-    return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-}
-
-static int begin_watchdog(struct server *server)
-{
-    uint64_t limit_usec;
-    if (sd_watchdog_enabled(0, &limit_usec) <= 0) {
-        return 0;
-    }
-    server->watchdog_usec = limit_usec / WATCHDOG_SIGNS;
-    return sd_event_add_time_relative(server->event, &server->watchdog_source, CLOCK_MONOTONIC, 0,
-                                      0, on_watchdog, server);
 }
 
 /* ---- becoming ready ----------------------------------------------------------------------------
@@ -154,7 +90,6 @@ static int open_sockets(struct server *server)
     struct lockfile *lockfile = &server->lockfile;
     int control_fd = supervisor_socket(&server->supervisor, lockfile->control_path);
     int session_fd = supervisor_socket(&server->supervisor, lockfile->session_path);
-    lockfile->has_foreign_sockets = control_fd >= 0 && session_fd >= 0;
     int r = control_open(&server->control, lockfile->control_path, mode, control_fd);
     return r != 0 ? r
                   : reception_open(&server->reception, lockfile->session_path, mode, session_fd);
@@ -173,15 +108,20 @@ static void serve(struct server *server)
         r = sd_event_add_io(server->event, NULL, sock_fd(&server->control.sock), EPOLLIN, on_zmq,
                             NULL);
     }
-    r = r < 0 ? r : begin_watchdog(server);
+    r = r < 0 ? r : watchdog_begin(&server->watchdog, &server->core, server->event);
     if (r < 0) {
-        server_end(server, tell_failure(r, NULL, "cannot open the sockets"));
+        server_end(server, exit_code_tell(r, NULL, "cannot open the sockets"));
         return;
     }
     server->core.phase = CORE_SERVING;
     server->core.ready_nsec = clock_now_nsec();
     log_write(LOG_LEVEL_NOTICE, "server", "gemmd " GEMMD_VERSION " serves on '%s'", server->dir);
-    (void)sd_notify(0, "READY=1\nSTATUS=serving");
+    if (server->core.was_drained) {
+        log_write(LOG_LEVEL_WARNING, "server",
+                  "draining, as the process before this one was when it died; a restart ends that");
+        core_drain(&server->core);
+    }
+    (void)sd_notifyf(0, "READY=1\nSTATUS=%s", core_phase_name(server->core.phase));
 }
 
 static bool is_probing(const struct server *server)
@@ -204,7 +144,7 @@ static void begin_probes(struct server *server)
                     ? probe_begin(&server->probes[i], &is_under_way, &why)
                     : 0;
         if (r != 0) {
-            server_end(server, tell_failure(r, &why, "cannot probe the device"));
+            server_end(server, exit_code_tell(r, &why, "cannot probe the device"));
             return;
         }
     }
@@ -250,7 +190,7 @@ static void poll_startup(struct server *server)
         return;
     }
     if (r != 0) {
-        server_end(server, tell_failure(r, &why, "cannot load"));
+        server_end(server, exit_code_tell(r, &why, "cannot load"));
         return;
     }
     begin_probes(server);
@@ -365,7 +305,7 @@ static void read_mailbox(struct server *server)
         free(mail);
     }
     if (r < 0) {
-        server_end(server, tell_failure(r, NULL, "news of a worker is lost"));
+        server_end(server, exit_code_tell(r, NULL, "news of a worker is lost"));
     }
 }
 
@@ -381,24 +321,10 @@ static int on_more(GD_UNUSED sd_event_source *source, GD_UNUSED void *userdata)
     return 0; /* the turn itself is what was wanted: the post source follows */
 }
 
-/* What readers of the page learn of the main thread; of the rest, each worker tells. */
-static void publish(const struct server *server)
-{
-    struct stats_main *stats = &server->stats->main;
-    uint64_t held[QUOTA_KINDS];
-    uint32_t n_users;
-    quota_totals(server->core.quota, held, &n_users);
-    stats_set(&stats->phase, server->core.phase);
-    stats_set(&stats->turn_nsec, clock_now_nsec());
-    stats_set(&stats->n_sessions, held[QUOTA_SESSIONS]);
-    stats_set(&stats->n_buffers, held[QUOTA_BUFFERS]);
-    stats_set(&stats->buffer_bytes, held[QUOTA_BYTES]);
-}
-
 static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
 {
     struct server *server = userdata;
-    publish(server);
+    core_publish(&server->core);
     if (control_pump(&server->control, MESSAGES_A_TURN)) {
         (void)sd_event_source_set_enabled(server->more_source, SD_EVENT_ONESHOT);
     }
@@ -487,6 +413,8 @@ static int set_up(struct server *server, struct reason *why)
     r = r != 0 ? r
                : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
                                why);
+    server->lockfile.has_foreign_sockets =
+        r == 0 && supervisor_has_socket(&server->supervisor, server->lockfile.session_path);
     r = r != 0 ? r : message_guard_init(server->lockfile.control_path, accept_guard_limit());
     r = r != 0 ? r
                : stats_create(server->lockfile.stats_path,
@@ -535,7 +463,7 @@ static void tear_down(struct server *server)
         core_finish(&server->core);
     }
     (void)sd_event_source_unref(server->more_source);
-    (void)sd_event_source_unref(server->watchdog_source);
+    watchdog_finish(&server->watchdog);
     (void)sd_event_source_unref(server->tick_source);
     (void)sd_event_unref(server->event);
     server->stats = stats_remove(server->stats, server->lockfile.stats_path);
@@ -556,6 +484,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     server->config = config;
     server->cmdline = cmdline;
     server->lockfile = LOCKFILE_NULL;
+    bool has_weights = !cmdline->is_kept && supervisor_has_weights();
     int r = supervisor_take(&server->supervisor);
     if (config->socket_dir[0] != '\0') {
         memcpy(server->dir, config->socket_dir, sizeof(config->socket_dir));
@@ -567,10 +496,12 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
         r = sd_event_loop(server->event);
     }
     if (r < 0 || why.status != 0) {
-        server->exit_code = tell_failure(r, &why, "gemmd cannot run");
+        server->exit_code = exit_code_tell(r, &why, "gemmd cannot run");
     }
+    bool was_ready = server->core.ready_nsec != 0;
     tear_down(server);
     enum exit_code code = server->exit_code;
     free(server);
-    return code;
+    bool is_to_retry = has_weights && !was_ready && code != EXIT_CODE_DONE;
+    return is_to_retry ? supervisor_end_start(code) : code;
 }

@@ -156,17 +156,28 @@ static json_t *device_array(const struct core *core)
 /* ---- models and jobs ---------------------------------------------------------------------------
  */
 
+static json_t *shares_object(const struct msg_model *model)
+{
+    json_t *object = json_object();
+    for (uint32_t i = 0; i < MSG_LOAD_PHASES; i++) {
+        (void)json_object_set_new(object, msg_load_phase_name((enum msg_load_phase)i),
+                                  json_real(model->load_shares[i]));
+    }
+    return object;
+}
+
 static json_t *model_object(const struct msg_model *model, const struct stats_page *stats)
 {
     const struct stats_model *served = stats_model_find(stats, model->name);
-    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:i, s:s, s:o, s:o}", "name",
-                     model->name, "path", text(model->path), "device", model->device, "state",
-                     model->state, "origin", model->origin, "generation",
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:i, s:o, s:f, s:o, s:o, s:i, s:s, s:o, s:o}",
+                     "name", model->name, "path", text(model->path), "device", model->device,
+                     "state", model->state, "origin", model->origin, "generation",
                      integer(model->generation), "weights", (int)model->n_weights, "packed_bytes",
-                     integer(model->packed_bytes), "load_seconds", model->load_seconds, "warnings",
-                     (int)model->n_warnings, "act_dtype", dtype_name(model->act_dtype), "requests",
-                     integer(served != NULL ? stats_read(&served->n_requests) : 0), "rows",
-                     integer(served != NULL ? stats_read(&served->n_rows) : 0));
+                     integer(model->packed_bytes), "load_seconds", model->load_seconds,
+                     "load_bytes", integer(model->load_bytes), "load_shares", shares_object(model),
+                     "warnings", (int)model->n_warnings, "act_dtype", dtype_name(model->act_dtype),
+                     "requests", integer(served != NULL ? stats_read(&served->n_requests) : 0),
+                     "rows", integer(served != NULL ? stats_read(&served->n_rows) : 0));
 }
 
 static json_t *model_array(const struct core *core)
@@ -202,11 +213,12 @@ static json_t *start_object(const struct core *core)
     const struct adoption *adoption = &core->adoption;
     json_t *ready = core->ready_nsec == 0 ? json_null()
                                           : json_real(seconds(core->ready_nsec - core->start_nsec));
-    return json_pack("{s:o, s:b, s:i, s:i, s:o, s:f, s:f}", "ready_seconds", ready, "is_kept",
-                     core->keep.ops != NULL, "adopted_models", (int)adoption->n_models,
-                     "adopted_weights", (int)adoption->n_weights, "adopted_bytes",
-                     integer(adoption->n_bytes), "adopt_seconds", adoption->seconds,
-                     "digest_seconds", adoption->digest_seconds);
+    return json_pack("{s:o, s:b, s:i, s:i, s:i, s:o, s:f, s:f}", "ready_seconds", ready, "is_kept",
+                     core->keep.ops != NULL, "refused_models", (int)adoption->n_refused,
+                     "adopted_models", (int)adoption->n_models, "adopted_weights",
+                     (int)adoption->n_weights, "adopted_bytes", integer(adoption->n_bytes),
+                     "adopt_seconds", adoption->seconds, "digest_seconds",
+                     adoption->digest_seconds);
 }
 
 static json_t *job_object(const struct msg_job *job)

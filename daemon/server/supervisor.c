@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,11 @@
 
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "ipc/base/log.h"
+
+#define RETRY_SECONDS                                                                              \
+    2 /* gemmd.service counts on it: StartLimitBurst= in StartLimitIntervalSec=                    \
+       */
 
 int supervisor_take(struct supervisor *ret_supervisor)
 {
@@ -56,17 +62,27 @@ static bool listens_at(int fd, const char *path)
            strncmp(address.sun_path, path, sizeof(address.sun_path)) == 0;
 }
 
-int supervisor_socket(struct supervisor *supervisor, const char *path)
+static struct supervisor_fd *find_socket(const struct supervisor *supervisor, const char *path)
 {
-    int found = -1;
-    for (uint32_t i = 0; i < supervisor->n && found < 0; i++) {
-        int fd = supervisor->items[i].fd;
-        if (fd >= 0 && listens_at(fd, path) &&
-            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0) {
-            found = steal_fd(&supervisor->items[i].fd);
+    for (uint32_t i = 0; i < supervisor->n; i++) {
+        if (supervisor->items[i].fd >= 0 && listens_at(supervisor->items[i].fd, path)) {
+            return &supervisor->items[i];
         }
     }
-    return found;
+    return NULL;
+}
+
+bool supervisor_has_socket(const struct supervisor *supervisor, const char *path)
+{
+    return find_socket(supervisor, path) != NULL;
+}
+
+int supervisor_socket(struct supervisor *supervisor, const char *path)
+{
+    struct supervisor_fd *found = find_socket(supervisor, path);
+    bool is_usable =
+        found != NULL && fcntl(found->fd, F_SETFL, fcntl(found->fd, F_GETFL) | O_NONBLOCK) == 0;
+    return is_usable ? steal_fd(&found->fd) : -1;
 }
 
 /* ---- the store ---------------------------------------------------------------------------------
@@ -89,8 +105,35 @@ static void drop(GD_UNUSED void *arg, const char *name)
 
 static bool is_kept_name(const char *name)
 {
-    return (strncmp(name, "m.", 2) == 0 || strncmp(name, "w.", 2) == 0) &&
+    return strchr("mwad", name[0]) != NULL && name[0] != '\0' && name[1] == '.' &&
            strlen(name) < KEEP_NAME_BYTES;
+}
+
+bool supervisor_has_weights(void)
+{
+    char **names = NULL;
+    bool has_weights = false;
+    int n = sd_listen_fds_with_names(0, &names);
+    for (int i = 0; i < n; i++) {
+        has_weights |= strncmp(names[i], "m.", 2) == 0;
+        free(names[i]);
+    }
+    free(names);
+    return has_weights;
+}
+
+enum exit_code supervisor_end_start(enum exit_code code)
+{
+    static const struct timespec pause = {.tv_sec = RETRY_SECONDS};
+    sigset_t ends;
+    (void)sigemptyset(&ends);
+    (void)sigaddset(&ends, SIGTERM);
+    (void)sigaddset(&ends, SIGINT);
+    log_write(LOG_LEVEL_ERROR, "server",
+              "the start has failed with code %d; the weights stay kept, and it is tried again in "
+              "%d s",
+              code, RETRY_SECONDS);
+    return sigtimedwait(&ends, NULL, &pause) < 0 ? EXIT_CODE_FAILED : EXIT_CODE_DONE;
 }
 
 int supervisor_keep(struct supervisor *supervisor, struct keep *ret_keep)

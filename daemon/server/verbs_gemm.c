@@ -11,7 +11,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
-static const uint32_t standard_m[] = {1, 2, 4, 8, 16, 32, 64};
+static const uint32_t standard_m[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 1024};
 
 /* ---- submit and cancel -------------------------------------------------------------------------
  */
@@ -86,11 +86,16 @@ static double floor_of(const struct weight *weight)
 }
 
 /* More rows than one launch takes are cut into chunks. A kernel knows its own speed, but not how
- * many of its kind share the memory: hence the floor. */
+ * many of its kind share the memory: hence the floor. 0 on the host: what a CPU makes of a kernel's
+ * assumed rates depends on the machine, and on what else it does, by several times. They are good
+ * for cutting a launch into parts, not for telling anybody. */
 static double predict(const struct gk_kernel *kernel, const struct weight *weight, uint32_t m)
 {
     struct gk_problem problem = problem_of(weight, m);
     uint32_t n_threads = weight->device->n_threads;
+    if (weight->device->ops->kind == GK_DEVICE_HOST) {
+        return 0;
+    }
     double usec = (m / problem.m) * kernel->predicted_usec(&problem, n_threads);
     problem.m = m % problem.m;
     if (problem.m != 0) {
@@ -106,11 +111,14 @@ static void explain_other(const struct gk_kernel *kernel, const struct weight *w
     struct reason why = REASON_NULL;
     (void)snprintf(ret_declined->kernel, sizeof(ret_declined->kernel), "%s", kernel->name);
     double usec = tuning_usec(atomic_load(&weight->tuning), kernel, choice->m);
+    double predicted = predict(kernel, weight, choice->m);
     if (gk_judge(&problem, kernel, &why) == 0 && usec > 0) {
         (void)reason_set(&why, STATUS_OK, "it could, and is not faster: %.1f us measured", usec);
-    } else if (why.status == STATUS_OK) {
+    } else if (why.status == STATUS_OK && predicted > 0) {
         (void)reason_set(&why, STATUS_OK, "it could, and is not preferred: %.1f us predicted",
-                         predict(kernel, weight, choice->m));
+                         predicted);
+    } else if (why.status == STATUS_OK) {
+        (void)reason_set(&why, STATUS_OK, "it could, and is not preferred");
     }
     (void)snprintf(ret_declined->reason, sizeof(ret_declined->reason), "%s", why.text);
 }
@@ -144,11 +152,23 @@ static int explain_one(const struct weight *weight, uint32_t m, struct msg_choic
     return 0;
 }
 
+/* How many of standard_m the weight has launches of. */
+static uint32_t standard_rows(const struct weight *weight, uint64_t rows_max)
+{
+    uint32_t n = (uint32_t)ARRAY_LENGTH(standard_m);
+    while (n > 1 && (standard_m[n - 1] > rows_max ||
+                     standard_m[n - 1] > problem_of(weight, standard_m[n - 1]).m)) {
+        n--;
+    }
+    return n;
+}
+
 static int explain_weight(struct call *call, const struct weight *weight, struct reason *why)
 {
     const struct msg_explain *explain = &call->request->explain;
     const uint32_t *m = explain->n_m != 0 ? explain->m : standard_m;
-    uint32_t n_m = explain->n_m != 0 ? explain->n_m : (uint32_t)ARRAY_LENGTH(standard_m);
+    uint32_t n_m =
+        explain->n_m != 0 ? explain->n_m : standard_rows(weight, call->core->config->rows_max);
     struct msg_choice *choices = calloc(n_m, sizeof(*choices));
     if (choices == NULL) {
         return err_raise(-ENOMEM);
@@ -180,7 +200,7 @@ int verb_explain(struct call *call, struct reason *why)
     }
     struct weight *weight = store_find(call->core->store, name);
     if (weight == NULL) {
-        return reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", name);
+        return store_no_weight(call->core->store, name, why);
     }
     r = explain_weight(call, weight, why);
     weight_unref(weight);

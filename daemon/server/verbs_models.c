@@ -44,7 +44,7 @@ int verb_weight_find(struct call *call, struct reason *why)
     struct weight *weight = store_find(call->core->store, name);
     if (weight == NULL) {
         free(item);
-        return reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", name);
+        return store_no_weight(call->core->store, name, why);
     }
     weight_describe(weight, item);
     weight_unref(weight);
@@ -153,6 +153,9 @@ int verb_unload(struct call *call, struct reason *why)
     const char *name = call->request->name;
     int r = msg_name_check(name, "the model's name", why);
     r = r != 0 ? r : store_unpublish(call->core->store, name, why);
+    if (r == STATUS_NOT_FOUND) {
+        r = store_no_model(call->core->store, name, why);
+    }
     if (r == 0) {
         log_write(LOG_LEVEL_NOTICE, "control", "session %ju: model '%s' is unloaded",
                   (uintmax_t)call->session->id, name);

@@ -30,6 +30,6 @@ int verb_drain(struct call *call, GD_UNUSED struct reason *why)
 {
     log_write(LOG_LEVEL_NOTICE, "control", "session %ju drains the daemon",
               (uintmax_t)call->session->id);
-    core_drain(call->core);
+    core_drain_for_good(call->core);
     return 0;
 }

@@ -13,12 +13,15 @@
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 
+#define DEATHS_MAX 3u /* of processes, in the middle of adopting one generation */
+
 struct adopter {
     struct keep *keep;
     struct store *store;
     struct device *const *devices;
     uint32_t n_devices;
     bool has_chosen_devices;
+    bool is_misconfigured; /* nothing is wrong with what is kept */
     struct adoption adoption;
 };
 
@@ -104,6 +107,7 @@ static int import_weight(const struct adopter *adopter, struct weight *weight, u
     if (!found) {
         return reason_set(why, STATUS_NOT_FOUND, "the memory of '%s' is not there", weight->name);
     }
+    fault_on_import(&weight->device->fault);
     const struct device_ops *ops = weight->device->ops;
     struct region region = REGION_NULL;
     int r = ops->region_import(weight->device, steal_fd(&found->fd), weight->packed.size_bytes,
@@ -137,6 +141,23 @@ static int compare_digests(struct adopter *adopter, struct model *model, struct 
     return r;
 }
 
+/* A configuration that leaves a weight without a kernel is mended, not the weight let go of. */
+static int check_kernels(struct adopter *adopter, const struct model *model, struct reason *why)
+{
+    for (uint32_t i = 0; i < model->n_weights; i++) {
+        const struct weight *weight = model->weights[i];
+        const struct gk_problem problem = weight_problem(weight);
+        const struct gk_kernel *kernel;
+        if (gk_is_all_disabled(&problem)) {
+            int r = gk_select(&problem, &kernel, why);
+            reason_prefix(why, "kept weight '%.200s'", weight->name);
+            adopter->is_misconfigured = true;
+            return r;
+        }
+    }
+    return 0;
+}
+
 static int fill_model(struct adopter *adopter, struct model *model, struct reason *why)
 {
     for (uint32_t i = 0; i < model->n_weights; i++) {
@@ -158,9 +179,11 @@ static int fill_model(struct adopter *adopter, struct model *model, struct reaso
 /* Everything that was kept of a generation, the manifest first. */
 static void forget_generation(const struct adopter *adopter, struct keep_found *manifest)
 {
-    char prefix[KEEP_NAME_BYTES];
+    char prefix[KEEP_NAME_BYTES], mark[KEEP_NAME_BYTES];
     int n = snprintf(prefix, sizeof(prefix), "w.%s.", manifest->name + 2);
+    keep_attempt_name(mark, generation_of(manifest));
     keep_forget(adopter->keep, manifest);
+    keep_unmark(adopter->keep, mark);
     for (uint32_t i = 0; i < adopter->keep->n_found; i++) {
         struct keep_found *found = &adopter->keep->found[i];
         if (strncmp(found->name, prefix, (size_t)n) == 0) {
@@ -194,7 +217,8 @@ static int adopt_model(struct adopter *adopter, const struct manifest *manifest,
     if (r != 0) {
         return r;
     }
-    r = fill_model(adopter, model, why);
+    r = check_kernels(adopter, model, why);
+    r = r != 0 ? r : fill_model(adopter, model, why);
     if (r == 0) {
         model->manifest_fd = found->fd; /* open until the model goes: it holds the lock */
         r = publish(adopter, model, start_nsec);
@@ -215,6 +239,23 @@ static int adopt_model(struct adopter *adopter, const struct manifest *manifest,
     return 0;
 }
 
+/* Memory may be such that reading it kills: a process that dies here leaves its mark. */
+static int try_model(struct adopter *adopter, const struct manifest *manifest,
+                     struct keep_found *found, struct reason *why)
+{
+    char mark[KEEP_NAME_BYTES];
+    keep_attempt_name(mark, generation_of(found));
+    uint32_t n_deaths = keep_take_marks(adopter->keep, mark);
+    if (n_deaths >= DEATHS_MAX) {
+        return reason_set(why, STATUS_DEVICE_ERROR, "%u processes have died of adopting it",
+                          n_deaths);
+    }
+    keep_mark(adopter->keep, mark);
+    int r = adopt_model(adopter, manifest, found, why);
+    keep_unmark(adopter->keep, mark);
+    return r;
+}
+
 /* A model that cannot be adopted is no reason not to start. */
 static int give_up(struct adopter *adopter, const struct manifest *manifest,
                    struct keep_found *found, int r, struct reason *why)
@@ -227,6 +268,7 @@ static int give_up(struct adopter *adopter, const struct manifest *manifest,
     }
     struct device *device = find_device(adopter, manifest->device);
     bool can_load = manifest->name[0] != '\0' && device;
+    adopter->adoption.n_refused++;
     log_event(LOG_EVENT_NOT_ADOPTED, LOG_LEVEL_WARNING, "store",
               "kept model '%s' is not adopted%s: %s",
               manifest->name[0] != '\0' ? manifest->name : found->name,
@@ -251,8 +293,10 @@ static int judge_manifest(struct adopter *adopter, struct keep_found *found, str
         manifest_finish(&manifest);
         return 0;
     }
-    r = r != 0 ? r : adopt_model(adopter, &manifest, found, &refusal);
-    if (r != 0) {
+    r = r != 0 ? r : try_model(adopter, &manifest, found, &refusal);
+    if (r > 0 && adopter->is_misconfigured) {
+        (void)reason_set(why, r, "%s", refusal.text);
+    } else if (r != 0) {
         r = give_up(adopter, &manifest, found, r, &refusal);
     }
     manifest_finish(&manifest);

@@ -9,6 +9,7 @@
 
 #include "daemon/weights/bench_format.h"
 #include "daemon/weights/bench_weight.h"
+#include "daemon/weights/nearest.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
@@ -32,6 +33,23 @@ static int check_rows(const struct msg_bench *bench, struct reason *why)
     return 0;
 }
 
+static int no_kernel(const char *name, struct reason *why)
+{
+    static const enum gk_device_kind kinds[] = {GK_DEVICE_HOST, GK_DEVICE_CUDA};
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (uint32_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
+        uint32_t n_kernels;
+        const struct gk_kernel *const *kernels = gk_kernels(kinds[i], &n_kernels);
+        for (uint32_t j = 0; j < n_kernels; j++) {
+            nearest_offer(&nearest, kernels[j]->name);
+        }
+    }
+    (void)reason_set(why, STATUS_INVALID_ARGUMENT, "no kernel of this build is named '%s'", name);
+    nearest_append(&nearest, why);
+    return STATUS_INVALID_ARGUMENT;
+}
+
 static int check_numbers(const struct msg_bench *bench, struct reason *why)
 {
     if ((uint64_t)bench->n * bench->k > BENCH_ELEMS_MAX) {
@@ -45,8 +63,7 @@ static int check_numbers(const struct msg_bench *bench, struct reason *why)
     }
     for (uint32_t i = 0; i < bench->n_off; i++) {
         if (!gk_kernel_named(bench->off[i])) {
-            return reason_set(why, STATUS_INVALID_ARGUMENT, "no kernel of this build is named '%s'",
-                              bench->off[i]);
+            return no_kernel(bench->off[i], why);
         }
     }
     return check_rows(bench, why);

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "daemon/weights/manifest.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "ipc/base/log.h"
 
 void keep_manifest_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation)
 {
@@ -18,6 +20,11 @@ void keep_manifest_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation)
 void keep_region_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation, uint32_t i_weight)
 {
     (void)snprintf(ret_name, KEEP_NAME_BYTES, "w.%ju.%u", (uintmax_t)generation, i_weight);
+}
+
+void keep_attempt_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation)
+{
+    (void)snprintf(ret_name, KEEP_NAME_BYTES, "a.%ju", (uintmax_t)generation);
 }
 
 /* ---- what was found ----------------------------------------------------------------------------
@@ -47,6 +54,39 @@ void keep_finish(struct keep *keep)
     }
     free(keep->found);
     *keep = KEEP_NULL;
+}
+
+/* ---- marks -------------------------------------------------------------------------------------
+ */
+
+/* Two descriptors of one file count once with systemd: each mark is a file of its own. */
+void keep_mark(const struct keep *keep, const char *name)
+{
+    if (!keep->ops) {
+        return;
+    }
+    CLEAN_FD int fd = memfd_create("gemmd-mark", MFD_CLOEXEC);
+    int r = fd < 0 ? -errno : keep->ops->put(keep->ops->arg, name, fd);
+    if (r < 0) {
+        log_write(LOG_LEVEL_WARNING, "store", "mark '%s' is not kept: %s", name, strerror(-r));
+    }
+}
+
+void keep_unmark(const struct keep *keep, const char *name)
+{
+    if (keep->ops) {
+        keep->ops->drop(keep->ops->arg, name);
+    }
+}
+
+uint32_t keep_take_marks(const struct keep *keep, const char *name)
+{
+    uint32_t n = 0;
+    for (struct keep_found *found; (found = keep_find(keep, name)) != NULL; n++) {
+        cleanup_fd(&found->fd);
+        found->fd = -1;
+    }
+    return n;
 }
 
 /* ---- putting and dropping ----------------------------------------------------------------------

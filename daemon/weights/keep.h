@@ -6,7 +6,9 @@
  * that can be read: regions are put first, then the manifest that makes them a model; a new
  * generation is put before the old one is dropped; a manifest is dropped before its regions.
  *
- * Names: "m.G" for the manifest of generation G, "w.G.I" for the region of its weight I. */
+ * Names: "m.G" for the manifest of generation G, "w.G.I" for the region of its weight I; and those
+ * of marks, which are empty and say something by being there: "a.G", once for each process that has
+ * begun to adopt generation G and not ended doing so, and KEEP_DRAINED. */
 #pragma once
 
 #include <stdint.h>
@@ -16,6 +18,7 @@
 #include "ipc/base/reason.h"
 
 #define KEEP_NAME_BYTES 48u
+#define KEEP_DRAINED    "d.0" /* somebody has asked for no more work to be taken */
 
 /* The other side. put() lends the descriptor; a name may be put once. Any thread. */
 struct keep_ops {
@@ -53,8 +56,16 @@ int keep_put(const struct keep *keep, struct model *model) GD_MUST_CHECK;
 void keep_drop(const struct keep *keep, const struct model *model);
 
 /* keep_find() - what was found by that name, or NULL. keep_forget() - drop it from the store and
- * close it. keep_manifest_name(), keep_region_name() - see above. */
+ * close it. keep_manifest_name(), keep_region_name(), keep_attempt_name() - see above. */
 struct keep_found *keep_find(const struct keep *keep, const char *name);
 void keep_forget(const struct keep *keep, struct keep_found *found);
 void keep_manifest_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation);
 void keep_region_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation, uint32_t i_weight);
+void keep_attempt_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation);
+
+/* Marks. keep_mark() - put one more of that name; what cannot be put is not known to the next
+ * process, nothing else. keep_unmark() - drop all of that name. keep_take_marks() - how many were
+ * found, once: they are closed here, and stay kept. */
+void keep_mark(const struct keep *keep, const char *name);
+void keep_unmark(const struct keep *keep, const char *name);
+uint32_t keep_take_marks(const struct keep *keep, const char *name);

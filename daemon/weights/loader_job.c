@@ -11,6 +11,7 @@
 #include "daemon/weights/model_load.h"
 #include "daemon/weights/shaping.h"
 #include "daemon/weights/verify.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 
@@ -79,6 +80,29 @@ int job_check_served(struct store *store, const struct loader_request *request, 
     return r;
 }
 
+/* A part of the load: without them a model is not kept. */
+static int digest(struct job *job, struct model *model, struct reason *why)
+{
+    uint64_t start_nsec = clock_now_nsec();
+    int r = keep_digest(model, why);
+    uint64_t end_nsec = progress_spend(&job->progress, MSG_LOAD_PREPARE, start_nsec);
+    model->load_seconds += 1e-9 * (double)(end_nsec - start_nsec);
+    return r;
+}
+
+static void report_load(struct job *job, const struct model *model)
+{
+    const double *shares = model->load_shares;
+    double gigabytes = 1e-9 * (double)model->load_bytes;
+    (void)snprintf(job->report, sizeof(job->report),
+                   "model '%s': %u weights, %.2f GB in %.2f s, %.1f GB/s (reading %.0f %%, copying "
+                   "%.0f %%, packing %.0f %%, preparing %.0f %%), %u warnings",
+                   job->request.name, model->n_weights, gigabytes, model->load_seconds,
+                   model->load_seconds > 0 ? gigabytes / model->load_seconds : 0.0,
+                   1e2 * shares[MSG_LOAD_READ], 1e2 * shares[MSG_LOAD_COPY],
+                   1e2 * shares[MSG_LOAD_PACK], 1e2 * shares[MSG_LOAD_PREPARE], job->warnings.n);
+}
+
 static int hand_over(struct store *store, struct job *job, struct model *model, struct reason *why)
 {
     int r = warnings_copy(job->warnings.items, job->warnings.n, &model->warnings);
@@ -86,11 +110,14 @@ static int hand_over(struct store *store, struct job *job, struct model *model, 
         return r;
     }
     model->n_warnings = job->warnings.n;
-    r = store_keeps(store) ? keep_digest(model, why) : 0;
+    r = store_keeps(store) ? digest(job, model, why) : 0;
     r = r != 0 ? r : progress_check(&job->progress, why);
     if (r != 0) {
         return r;
     }
+    model->load_bytes = atomic_load(&job->progress.done_bytes);
+    progress_shares(&job->progress, model->load_shares);
+    report_load(job, model);
     return job->request.kind == LOADER_JOB_RELOAD ? store_replace(store, model, why)
                                                   : store_publish(store, model);
 }
@@ -111,17 +138,11 @@ static int load_from(struct store *store, struct job *job, const struct origin *
     if (r != 0) {
         return r;
     }
-    uint32_t n_weights = model->n_weights;
-    double seconds = model->load_seconds;
     r = hand_over(store, job, model, why);
     if (r != 0) {
         model_free(model);
-        return r;
     }
-    (void)snprintf(job->report, sizeof(job->report),
-                   "model '%s': %u weights in %.2f s, %u warnings", job->request.name, n_weights,
-                   seconds, job->warnings.n);
-    return 0;
+    return r;
 }
 
 void job_report_served(struct job *job)
@@ -155,10 +176,11 @@ static struct store_model *hold_subject(struct store *store, const struct loader
     return store_hold(store, model);
 }
 
-static int no_model(const struct loader_request *request, struct reason *why)
+static int no_model(struct store *store, const struct loader_request *request, struct reason *why)
 {
-    return reason_set(why, STATUS_NOT_FOUND, "there is no model '%.*s'",
-                      (int)strcspn(request->name, "/"), request->name);
+    char model[MSG_NAME_BYTES];
+    (void)snprintf(model, sizeof(model), "%.*s", (int)strcspn(request->name, "/"), request->name);
+    return store_no_model(store, model, why);
 }
 
 int job_check_subject(struct store *store, const struct loader_request *request, struct reason *why)
@@ -169,13 +191,13 @@ int job_check_subject(struct store *store, const struct loader_request *request,
     struct store_model *held = hold_subject(store, request);
     store_release(held);
     if (!held) {
-        return no_model(request, why);
+        return no_model(store, request, why);
     }
     if (strchr(request->name, '/')) {
         struct weight *weight = store_find(store, request->name);
         weight_unref(weight);
         if (!weight) {
-            return reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", request->name);
+            return store_no_weight(store, request->name, why);
         }
     }
     return 0;
@@ -185,7 +207,7 @@ static int run_reload(struct store *store, struct job *job, struct reason *why)
 {
     struct store_model *held = hold_subject(store, &job->request);
     if (!held) {
-        return no_model(&job->request, why);
+        return no_model(store, &job->request, why);
     }
     struct origin origin = {.device = store_held(held)->device,
                             .shaping = store_held(held)->shaping};
@@ -198,7 +220,7 @@ static int run_verify(struct store *store, struct job *job, struct reason *why)
 {
     struct store_model *held = hold_subject(store, &job->request);
     if (!held) {
-        return no_model(&job->request, why);
+        return no_model(store, &job->request, why);
     }
     const char *name = job->request.name;
     int r = verify_model(store_held(held), strchr(name, '/') ? name : NULL, &job->progress,

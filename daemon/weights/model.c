@@ -76,15 +76,20 @@ struct weight *weight_unref(struct weight *weight)
     return NULL;
 }
 
+struct gk_problem weight_problem(const struct weight *weight)
+{
+    return (struct gk_problem){.desc = weight->desc,
+                               .layout = weight->layout,
+                               .m = 1,
+                               .x_dtype = weight->act_dtype,
+                               .y_dtype = weight->act_dtype,
+                               .cuda_arch = weight->device->cuda_arch};
+}
+
 int weight_make_ready(struct weight *weight, struct reason *why)
 {
     struct device *device = weight->device;
-    const struct gk_problem problem = {.desc = weight->desc,
-                                       .layout = weight->layout,
-                                       .m = 1,
-                                       .x_dtype = weight->act_dtype,
-                                       .y_dtype = weight->act_dtype,
-                                       .cuda_arch = device->cuda_arch};
+    const struct gk_problem problem = weight_problem(weight);
     int r = device_plan(device, &problem, weight->packed.base, why);
     if (r != 0) {
         return r;
@@ -97,9 +102,7 @@ int weight_make_ready(struct weight *weight, struct reason *why)
 int weight_select(const struct weight *weight, const struct gk_problem *problem,
                   const struct gk_kernel **ret_kernel, struct reason *why)
 {
-    bool is_measured = gk_rows_max(problem) == GK_BATCH_ROWS_MAX; /* larger launches are not */
-    const struct gk_kernel *kernel =
-        is_measured ? tuning_choice(atomic_load(&weight->tuning), problem) : NULL;
+    const struct gk_kernel *kernel = tuning_choice(atomic_load(&weight->tuning), problem);
     if (!kernel) {
         return gk_select(problem, ret_kernel, why);
     }
@@ -230,9 +233,11 @@ void model_describe(const struct model *model, struct msg_model *ret_message)
         .n_weights = model->n_weights,
         .packed_bytes = model_bytes(model),
         .load_seconds = model->load_seconds,
+        .load_bytes = model->load_bytes,
         .n_warnings = model->n_warnings,
         .act_dtype = model->act_dtype,
     };
+    memcpy(message.load_shares, model->load_shares, sizeof(message.load_shares));
     (void)snprintf(message.name, sizeof(message.name), "%s", model->name);
     (void)snprintf(message.path, sizeof(message.path), "%s", model->path);
     (void)snprintf(message.device, sizeof(message.device), "%.*s", MSG_WORD_BYTES - 1,

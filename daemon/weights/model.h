@@ -57,6 +57,8 @@ struct model {
     char **warnings; /* owned */
     uint32_t n_warnings;
     double load_seconds;
+    uint64_t load_bytes; /* these two: see struct msg_model */
+    double load_shares[MSG_LOAD_PHASES];
     struct sources sources; /* owned */
     bool is_adopted;        /* from an earlier process; load_seconds is what that took */
     bool is_kept;           /* see keep.h; then */
@@ -73,6 +75,9 @@ struct tally *tally_unref(struct tally *tally);
 int weight_new(struct device *device, struct weight **ret_weight) GD_MUST_CHECK;
 struct weight *weight_ref(struct weight *weight);
 struct weight *weight_unref(struct weight *weight);
+
+/* weight_problem() - one row of it, in its own element type. */
+struct gk_problem weight_problem(const struct weight *weight);
 
 /* weight_make_ready() - of a weight whose packed form is in place: let kernels plan for it, and
  * have the device set aside the scratch they need. 0, negative errno or a status of the device. */

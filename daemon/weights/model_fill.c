@@ -9,6 +9,7 @@
 
 #include "daemon/weights/weight_fill.h"
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
@@ -44,13 +45,23 @@ static void fill_items(struct filling *filling, struct packer *packer)
     }
 }
 
+/* The first load page-locks memory for it. */
+static int new_packer(struct filling *filling, struct packer **ret_packer)
+{
+    uint64_t start_nsec = clock_now_nsec();
+    struct device *device = filling->model->device;
+    int r = device->ops->packing->packer_new(device, ret_packer, NULL);
+    (void)progress_spend(filling->progress, MSG_LOAD_PREPARE, start_nsec);
+    return r;
+}
+
 /* A thread that finds no packer leaves the work to the others; the first one has one, or NULL. */
 static void *run_thread(void *data)
 {
     struct filling *filling = data;
     const struct packer_ops *packing = filling->model->device->ops->packing;
     struct packer *packer;
-    if (packing->packer_new(filling->model->device, &packer, NULL) == 0) {
+    if (new_packer(filling, &packer) == 0) {
         fill_items(filling, packer);
         packing->packer_free(packer);
     }
@@ -69,7 +80,7 @@ static void fill_shared(struct filling *filling)
            pthread_create(&threads[n_started], NULL, run_thread, filling) == 0) {
         n_started++;
     }
-    if (packing->packer_new(filling->model->device, &packer, NULL) != 0) {
+    if (new_packer(filling, &packer) != 0) {
         packer = NULL;
     }
     fill_items(filling, packer);

@@ -84,14 +84,7 @@ static int choose_layout(const struct plan_item *item, struct weight *weight, st
         return reason_set(why, STATUS_UNSUPPORTED, "module '%s' (%s) has no layout on device %s",
                           item->name, format, weight->device->name);
     }
-    const struct gk_problem problem = {
-        .desc = weight->desc,
-        .layout = weight->layout,
-        .m = 1,
-        .x_dtype = weight->act_dtype,
-        .y_dtype = weight->act_dtype,
-        .cuda_arch = weight->device->cuda_arch,
-    };
+    const struct gk_problem problem = weight_problem(weight);
     const struct gk_kernel *kernel;
     int r = gk_select(&problem, &kernel, why);
     if (r > 0) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
@@ -18,10 +19,12 @@ static int read_into(const struct checkpoint_tensor *at, void *bytes, struct pro
     for (uint64_t offset = 0; offset < size_bytes; offset += CHUNK_BYTES) {
         int r = progress_check(progress, why);
         uint64_t n_bytes = num_min(CHUNK_BYTES, size_bytes - offset);
+        uint64_t start_nsec = clock_now_nsec();
         if (r == 0) {
             r = safetensors_read(at->file, at->tensor, offset, (char *)bytes + offset, n_bytes,
                                  why);
         }
+        (void)progress_spend(progress, MSG_LOAD_READ, start_nsec);
         if (r != 0) {
             return r;
         }
@@ -149,7 +152,9 @@ static int read_quantised(const struct module *module, struct progress *progress
     if (module->perm) {
         memcpy(canonical->perm, module->perm, (size_t)module->desc.k * sizeof(*module->perm));
     }
+    uint64_t start_nsec = clock_now_nsec();
     r = decode(module, &raw, warnings, canonical, why);
+    (void)progress_spend(progress, MSG_LOAD_PACK, start_nsec);
     raw_finish(&raw);
     if (r > 0) {
         reason_prefix(why, "module '%s'", module->name);
@@ -217,10 +222,14 @@ int module_send_codes(const struct module *module, struct device *device, struct
     for (uint64_t done = 0; r == 0 && done < size_bytes; done += PACKER_CHUNK_BYTES) {
         uint64_t n_bytes = num_min(PACKER_CHUNK_BYTES, size_bytes - done);
         void *bytes = NULL;
+        uint64_t at_nsec = clock_now_nsec();
         r = progress_check(progress, why);
         r = r != 0 ? r : packing->chunk(packer, &bytes, why);
+        at_nsec = progress_spend(progress, MSG_LOAD_COPY, at_nsec);
         r = r != 0 ? r : safetensors_read(at->file, at->tensor, done, bytes, n_bytes, why);
+        at_nsec = progress_spend(progress, MSG_LOAD_READ, at_nsec);
         r = r != 0 ? r : packing->send(packer, offset + done, n_bytes, why);
+        (void)progress_spend(progress, MSG_LOAD_COPY, at_nsec);
         atomic_fetch_add_explicit(&progress->done_bytes, n_bytes, memory_order_relaxed);
     }
     return r;

@@ -3,6 +3,7 @@
 #include "daemon/weights/plan_read.h"
 
 #include "daemon/weights/module_read.h"
+#include "ipc/base/clock.h"
 
 static int cut(const struct plan_part *part, const struct gk_canonical *whole,
                struct gk_canonical *ret_piece, struct reason *why)
@@ -33,7 +34,9 @@ static int read_part(const struct plan_part *part, reader read, struct progress 
         *ret_piece = whole;
         return 0;
     }
+    uint64_t start_nsec = clock_now_nsec();
     r = cut(part, &whole, ret_piece, why);
+    (void)progress_spend(progress, MSG_LOAD_PACK, start_nsec);
     gk_canonical_finish(&whole);
     return r;
 }
@@ -64,7 +67,9 @@ static int read_item(const struct plan_item *item, reader read, struct progress 
         return 0;
     }
     if (r == 0) {
+        uint64_t start_nsec = clock_now_nsec();
         r = fuse(item, parts, ret_canonical, why);
+        (void)progress_spend(progress, MSG_LOAD_PACK, start_nsec);
     }
     for (uint32_t i = 0; i < n_read; i++) {
         gk_canonical_finish(&parts[i]);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ipc/base/clock.h"
+
 void progress_init(struct progress *progress)
 {
     *progress = (struct progress){.done_bytes = 0};
@@ -36,6 +38,26 @@ void progress_get_step(struct progress *progress, char ret_step[MSG_NAME_BYTES])
     pthread_mutex_lock(&progress->mutex);
     memcpy(ret_step, progress->step, MSG_NAME_BYTES);
     pthread_mutex_unlock(&progress->mutex);
+}
+
+uint64_t progress_spend(struct progress *progress, enum msg_load_phase phase, uint64_t since_nsec)
+{
+    uint64_t now_nsec = clock_now_nsec();
+    atomic_fetch_add_explicit(&progress->spent_nsec[phase], now_nsec - since_nsec,
+                              memory_order_relaxed);
+    return now_nsec;
+}
+
+void progress_shares(const struct progress *progress, double ret_shares[MSG_LOAD_PHASES])
+{
+    double total_nsec = 0;
+    for (uint32_t i = 0; i < MSG_LOAD_PHASES; i++) {
+        ret_shares[i] = (double)atomic_load(&progress->spent_nsec[i]);
+        total_nsec += ret_shares[i];
+    }
+    for (uint32_t i = 0; i < MSG_LOAD_PHASES && total_nsec > 0; i++) {
+        ret_shares[i] /= total_nsec;
+    }
 }
 
 int progress_check(struct progress *progress, struct reason *why)

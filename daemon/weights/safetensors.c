@@ -281,7 +281,9 @@ static int read_header_length(int fd, const char *name, uint64_t file_bytes,
     }
     length = le64toh(length);
     if (length > SAFETENSORS_HEADER_MAX) {
-        return REFUSE(why, "'%s' claims a header of %" PRIu64 " bytes, over the limit of %" PRIu64,
+        return REFUSE(why,
+                      "'%s' is no safetensors file: its first 8 bytes claim a header of %" PRIu64
+                      " bytes, over the limit of %" PRIu64,
                       name, length, SAFETENSORS_HEADER_MAX);
     }
     if (length > file_bytes - sizeof(length)) {

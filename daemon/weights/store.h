@@ -70,6 +70,10 @@ int store_list_models(struct store *store, struct msg_model **ret_models,
 int store_list_weights(struct store *store, const char *model, struct msg_weight **ret_weights,
                        uint32_t *ret_n, struct reason *why) GD_MUST_CHECK;
 
+/* store_no_model(), store_no_weight() - NOT_FOUND for that name, naming what there is instead. */
+int store_no_model(struct store *store, const char *name, struct reason *why);
+int store_no_weight(struct store *store, const char *name, struct reason *why);
+
 struct store_totals {
     uint64_t n_models;
     uint64_t n_weights;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/weights/nearest.h"
 #include "daemon/weights/store.h"
 #include "ipc/base/error.h"
 
@@ -57,6 +58,43 @@ static int describe_all(struct store_model *const *held, uint32_t n_held,
     return 0;
 }
 
+/* Without memory for it, the refusal says what it can. */
+static int refuse_with_names(struct store *store, bool is_of_weights, const char *name,
+                             struct reason *why)
+{
+    struct store_model **held;
+    struct nearest nearest;
+    uint32_t n_held;
+    if (store_hold_all(store, NULL, &held, &n_held) != 0) {
+        return STATUS_NOT_FOUND;
+    }
+    nearest_init(&nearest, name);
+    for (uint32_t i = 0; i < n_held; i++) {
+        const struct model *model = store_held(held[i]);
+        if (!is_of_weights) {
+            nearest_offer(&nearest, model->name);
+        }
+        for (uint32_t j = 0; is_of_weights && j < model->n_weights; j++) {
+            nearest_offer(&nearest, model->weights[j]->name);
+        }
+    }
+    release_models(held, n_held);
+    nearest_append(&nearest, why);
+    return STATUS_NOT_FOUND;
+}
+
+int store_no_model(struct store *store, const char *name, struct reason *why)
+{
+    (void)reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", name);
+    return refuse_with_names(store, false, name, why);
+}
+
+int store_no_weight(struct store *store, const char *name, struct reason *why)
+{
+    (void)reason_set(why, STATUS_NOT_FOUND, "no weight '%s' is resident", name);
+    return refuse_with_names(store, true, name, why);
+}
+
 int store_list_weights(struct store *store, const char *model, struct msg_weight **ret_weights,
                        uint32_t *ret_n, struct reason *why)
 {
@@ -67,7 +105,7 @@ int store_list_weights(struct store *store, const char *model, struct msg_weight
         return r;
     }
     if (n_held == 0 && model && model[0] != '\0') {
-        r = reason_set(why, STATUS_NOT_FOUND, "there is no model '%s'", model);
+        r = store_no_model(store, model, why);
     } else {
         r = describe_all(held, n_held, ret_weights, ret_n);
     }

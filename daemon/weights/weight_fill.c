@@ -7,16 +7,20 @@
 
 #include "daemon/weights/module_read.h"
 #include "daemon/weights/plan_read.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 
 #define TENSOR_ALIGNMENT 256u
 
-static int new_region(struct weight *weight, struct reason *why)
+static int new_region(struct weight *weight, struct progress *progress, struct reason *why)
 {
     char name[128];
+    uint64_t start_nsec = clock_now_nsec();
     (void)snprintf(name, sizeof(name), "gemmd:%.100s", weight->name);
-    return weight->device->ops->region_new(
+    int r = weight->device->ops->region_new(
         weight->device, name, weight->layout->packed_bytes(&weight->desc), &weight->packed, why);
+    (void)progress_spend(progress, MSG_LOAD_PREPARE, start_nsec);
+    return r;
 }
 
 /* ---- by the CPU ---- */
@@ -41,8 +45,10 @@ static int fill_by_cpu(struct weight *weight, const struct plan_item *item,
     if (r != 0) {
         return r;
     }
-    r = new_region(weight, why);
+    r = new_region(weight, progress, why);
+    uint64_t start_nsec = clock_now_nsec();
     r = r != 0 ? r : pack_view(weight, &canonical, why);
+    (void)progress_spend(progress, MSG_LOAD_PACK, start_nsec);
     gk_canonical_finish(&canonical);
     return r;
 }
@@ -91,7 +97,9 @@ static int send_codes(struct weight *weight, const struct plan_item *item, struc
     for (uint32_t i = 0; i < item->n_parts; i++) {
         total_bytes += tensor_bytes(&item->parts[i]);
     }
+    uint64_t start_nsec = clock_now_nsec();
     int r = weight->device->ops->packing->begin(packer, total_bytes, &base, why);
+    (void)progress_spend(progress, MSG_LOAD_PREPARE, start_nsec);
     uint64_t offset = 0;
     uint32_t to_n = 0;
     for (uint32_t i = 0; r == 0 && i < item->n_parts; i++) {
@@ -110,14 +118,16 @@ static int fill_by_device(struct weight *weight, const struct plan_item *item,
 {
     struct gk_codes codes[SHAPING_PARTS_MAX];
     struct gk_canonical rest;
-    int r = new_region(weight, why);
+    int r = new_region(weight, progress, why);
     r = r != 0 ? r : send_codes(weight, item, packer, progress, codes, why);
     r = r != 0 ? r : plan_read_rest(item, progress, warnings, &rest, why);
     if (r != 0) {
         return r;
     }
+    uint64_t start_nsec = clock_now_nsec();
     r = weight->device->ops->packing->pack(packer, &rest, codes, item->n_parts, &weight->packed,
                                            why);
+    (void)progress_spend(progress, MSG_LOAD_PACK, start_nsec);
     gk_canonical_finish(&rest);
     return r;
 }
@@ -148,5 +158,8 @@ int weight_fill(struct weight *weight, const struct plan_item *item, struct pack
     int r = packer && can_device_pack(weight, item)
                 ? fill_by_either(weight, item, packer, progress, warnings, why)
                 : fill_by_cpu(weight, item, progress, warnings, why);
-    return r != 0 ? r : weight_make_ready(weight, why);
+    uint64_t start_nsec = clock_now_nsec();
+    r = r != 0 ? r : weight_make_ready(weight, why);
+    (void)progress_spend(progress, MSG_LOAD_PREPARE, start_nsec);
+    return r;
 }

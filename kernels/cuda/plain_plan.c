@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ipc/base/half.h"
+#include "ipc/base/noise.h"
 #include "ipc/base/num.h"
 #include "kernels/layout/cuda_kmajor.h"
 
@@ -111,22 +111,19 @@ static void bench_finish(struct bench *bench)
     (void)cudaFree(bench->memory);
 }
 
-/* x: something that fills every bit of a mantissa, the same in no two rows. */
+/* x: something that fills every bit of a mantissa, the same in no two rows. On the stream that
+ * reads it: a copy on another one may still be under way when cudaMemcpy() returns. */
 static cudaError_t fill_x(struct bench *bench)
 {
     uint64_t n_elems = M_MAX * bench->gemm.x_stride;
     uint16_t *x = malloc(n_elems * sizeof(*x));
-    uint32_t state = 1;
     if (x == NULL) {
         return cudaErrorMemoryAllocation;
     }
-    for (uint64_t i = 0; i < n_elems; i++) {
-        state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator */
-        float value = (float)(int32_t)state * 0x1p-31f;
-        x[i] = bench->gemm.dtype == DTYPE_F16 ? half_from_f32(value) : bf16_from_f32(value);
-    }
-    cudaError_t error =
-        cudaMemcpy((void *)(uintptr_t)bench->at.x, x, bench->x_bytes, cudaMemcpyHostToDevice);
+    noise_fill(x, bench->gemm.dtype, n_elems);
+    cudaError_t error = cudaMemcpyAsync((void *)(uintptr_t)bench->at.x, x, bench->x_bytes,
+                                        cudaMemcpyHostToDevice, bench->stream);
+    error = error != cudaSuccess ? error : cudaStreamSynchronize(bench->stream);
     free(x);
     return error;
 }

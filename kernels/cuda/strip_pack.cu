@@ -101,9 +101,10 @@ __device__ void pack_slice(const strip_pack &pack, uint32_t i_strip, uint32_t i_
     }
 }
 
-/* A strip a block; y: slices, in turn. */
+/* A strip a block; y: slices, in turn. Six blocks an SM: left to itself the compiler wants eight,
+ * and spills for it. */
 template <uint32_t bits>
-__global__ void __launch_bounds__(n_threads) pack_codes(const __grid_constant__ strip_pack pack)
+__global__ void __launch_bounds__(n_threads, 6) pack_codes(const __grid_constant__ strip_pack pack)
 {
     for (uint32_t i = blockIdx.y; i < pack.lie.n_slices; i += gridDim.y) {
         pack_slice<bits>(pack, blockIdx.x, i);

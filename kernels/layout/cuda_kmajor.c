@@ -5,18 +5,10 @@
 #include <string.h>
 
 #include "ipc/base/num.h"
+#include "kernels/layout/parts.h"
 
-#define PART_ALIGNMENT   256u
 #define COLUMN_ALIGNMENT 64u
 #define K_STEP           64u /* rows moved per pass over the columns: both sides stay in the L1 cache */
-
-/* Reserve a part behind what is there; its offset. */
-static uint64_t add_part(uint64_t *total_bytes, uint64_t n_elems, uint64_t elem_bytes)
-{
-    uint64_t offset = *total_bytes;
-    *total_bytes = num_align_up(offset + n_elems * elem_bytes, PART_ALIGNMENT);
-    return offset;
-}
 
 struct cuda_kmajor_shape cuda_kmajor_shape(const struct gk_desc *desc)
 {
@@ -25,13 +17,13 @@ struct cuda_kmajor_shape cuda_kmajor_shape(const struct gk_desc *desc)
     uint64_t *total = &shape.total_bytes;
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
     shape.row_bytes = (uint64_t)shape.n_stride * gk_code_bits(desc->code) / 8;
-    (void)add_part(total, desc->k, shape.row_bytes);
-    shape.scales_offset = add_part(total, n_scales, dtype_bytes(desc->scale_dtype));
-    shape.zeros_offset = add_part(total, n_scales, desc->has_zeros ? 1 : 0);
-    shape.perm_offset = add_part(total, desc->k, desc->has_perm ? sizeof(uint32_t) : 0);
-    shape.column_scales_offset =
-        add_part(total, desc->n, desc->column_scale != GK_COLUMN_SCALE_NONE ? sizeof(float) : 0);
-    shape.bias_offset = add_part(total, desc->n, dtype_bytes(desc->bias_dtype));
+    (void)parts_reserve(total, desc->k, shape.row_bytes);
+    shape.scales_offset = parts_reserve(total, n_scales, dtype_bytes(desc->scale_dtype));
+    shape.zeros_offset = parts_reserve(total, n_scales, desc->has_zeros ? 1 : 0);
+    shape.perm_offset = parts_reserve(total, desc->k, desc->has_perm ? sizeof(uint32_t) : 0);
+    shape.column_scales_offset = parts_reserve(
+        total, desc->n, desc->column_scale != GK_COLUMN_SCALE_NONE ? sizeof(float) : 0);
+    shape.bias_offset = parts_reserve(total, desc->n, dtype_bytes(desc->bias_dtype));
     return shape;
 }
 
@@ -114,55 +106,32 @@ static void unpack_codes(const char *packed, const struct cuda_kmajor_shape *sha
 
 /* ---- the rest ---- */
 
-/* A part that is copied as it is. */
-struct part {
-    void *canonical; /* NULL: absent */
-    uint64_t offset;
-    uint64_t n_bytes;
-};
-
-#define N_PARTS 5u
-
-static void list_parts(const struct gk_canonical *canonical, const struct cuda_kmajor_shape *shape,
-                       struct part parts[N_PARTS])
+static struct parts parts_of(const struct cuda_kmajor_shape *shape)
 {
-    const struct gk_desc *desc = &canonical->desc;
-    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
-    parts[0] = (struct part){canonical->scales, shape->scales_offset,
-                             n_scales * dtype_bytes(desc->scale_dtype)};
-    parts[1] = (struct part){canonical->zeros, shape->zeros_offset, n_scales};
-    parts[2] = (struct part){canonical->perm, shape->perm_offset, desc->k * sizeof(uint32_t)};
-    parts[3] = (struct part){canonical->column_scales, shape->column_scales_offset,
-                             desc->n * sizeof(float)};
-    parts[4] = (struct part){canonical->bias, shape->bias_offset,
-                             (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
+    return (struct parts){
+        .scales_offset = shape->scales_offset,
+        .zeros_offset = shape->zeros_offset,
+        .perm_offset = shape->perm_offset,
+        .column_scales_offset = shape->column_scales_offset,
+        .bias_offset = shape->bias_offset,
+    };
 }
 
 static void pack(const struct gk_canonical *canonical, void *packed)
 {
     struct cuda_kmajor_shape shape = cuda_kmajor_shape(&canonical->desc);
-    struct part parts[N_PARTS];
+    struct parts parts = parts_of(&shape);
     memset(packed, 0, shape.total_bytes);
     pack_codes(canonical, &shape, packed);
-    list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
-        if (parts[i].canonical != NULL) {
-            memcpy((char *)packed + parts[i].offset, parts[i].canonical, parts[i].n_bytes);
-        }
-    }
+    parts_pack(canonical, &parts, packed);
 }
 
 static void unpack(const void *packed, struct gk_canonical *canonical)
 {
     struct cuda_kmajor_shape shape = cuda_kmajor_shape(&canonical->desc);
-    struct part parts[N_PARTS];
+    struct parts parts = parts_of(&shape);
     unpack_codes(packed, &shape, canonical);
-    list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
-        if (parts[i].canonical != NULL) {
-            memcpy(parts[i].canonical, (const char *)packed + parts[i].offset, parts[i].n_bytes);
-        }
-    }
+    parts_unpack(packed, &parts, canonical);
 }
 
 const struct gk_layout cuda_kmajor_layout = {

@@ -6,19 +6,11 @@
 #include <string.h>
 
 #include "ipc/base/num.h"
+#include "kernels/layout/parts.h"
 #include "kernels/layout/swizzle.h"
 
-#define PART_ALIGNMENT 256u
-#define UNIT_K         16u  /* bytes that stay together */
-#define SIGN_BIT       0x80 /* an unsigned code less 128 is a signed byte */
-
-/* Reserve a part behind what is there; its offset. */
-static uint64_t add_part(uint64_t *total_bytes, uint64_t n_elems, uint64_t elem_bytes)
-{
-    uint64_t offset = *total_bytes;
-    *total_bytes = num_align_up(offset + n_elems * elem_bytes, PART_ALIGNMENT);
-    return offset;
-}
+#define UNIT_K   16u  /* bytes that stay together */
+#define SIGN_BIT 0x80 /* an unsigned code less 128 is a signed byte */
 
 struct swizzle_shape swizzle_shape(const struct gk_desc *desc)
 {
@@ -28,12 +20,12 @@ struct swizzle_shape swizzle_shape(const struct gk_desc *desc)
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
     bool is_int = gk_code_is_int(desc->code);
     bool has_columns = desc->column_scale != GK_COLUMN_SCALE_NONE;
-    (void)add_part(total, (uint64_t)shape.n_groups * shape.n_blocks, SWIZZLE_ATOM_BYTES);
-    shape.scales_offset = add_part(total, n_scales, dtype_bytes(desc->scale_dtype));
-    shape.zeros_offset = add_part(total, n_scales, desc->has_zeros ? 1 : 0);
-    shape.code_sums_offset = add_part(total, desc->n, is_int ? sizeof(int32_t) : 0);
-    shape.column_scales_offset = add_part(total, desc->n, has_columns ? sizeof(float) : 0);
-    shape.bias_offset = add_part(total, desc->n, dtype_bytes(desc->bias_dtype));
+    (void)parts_reserve(total, (uint64_t)shape.n_groups * shape.n_blocks, SWIZZLE_ATOM_BYTES);
+    shape.scales_offset = parts_reserve(total, n_scales, dtype_bytes(desc->scale_dtype));
+    shape.zeros_offset = parts_reserve(total, n_scales, desc->has_zeros ? 1 : 0);
+    shape.code_sums_offset = parts_reserve(total, desc->n, is_int ? sizeof(int32_t) : 0);
+    shape.column_scales_offset = parts_reserve(total, desc->n, has_columns ? sizeof(float) : 0);
+    shape.bias_offset = parts_reserve(total, desc->n, dtype_bytes(desc->bias_dtype));
     return shape;
 }
 
@@ -102,34 +94,21 @@ static int32_t sum_of_row(const struct gk_desc *desc, const uint8_t *codes)
 /* ---- the rest ----------------------------------------------------------------------------------
  */
 
-/* A part that is copied as it is. */
-struct part {
-    void *canonical; /* NULL: absent */
-    uint64_t offset;
-    uint64_t n_bytes;
-};
-
-#define N_PARTS 4u
-
-static void list_parts(const struct gk_canonical *canonical, const struct swizzle_shape *shape,
-                       struct part parts[N_PARTS])
+static struct parts parts_of(const struct swizzle_shape *shape)
 {
-    const struct gk_desc *desc = &canonical->desc;
-    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
-    parts[0] = (struct part){canonical->scales, shape->scales_offset,
-                             n_scales * dtype_bytes(desc->scale_dtype)};
-    parts[1] = (struct part){canonical->zeros, shape->zeros_offset, n_scales};
-    parts[2] = (struct part){canonical->column_scales, shape->column_scales_offset,
-                             desc->n * sizeof(float)};
-    parts[3] = (struct part){canonical->bias, shape->bias_offset,
-                             (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
+    return (struct parts){
+        .scales_offset = shape->scales_offset,
+        .zeros_offset = shape->zeros_offset,
+        .column_scales_offset = shape->column_scales_offset,
+        .bias_offset = shape->bias_offset,
+    };
 }
 
 static void pack(const struct gk_canonical *canonical, void *packed)
 {
     const struct gk_desc *desc = &canonical->desc;
     struct swizzle_shape shape = swizzle_shape(desc);
-    struct part parts[N_PARTS];
+    struct parts parts = parts_of(&shape);
     uint8_t *bytes = packed;
     memset(bytes, 0, shape.total_bytes);
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
@@ -140,29 +119,19 @@ static void pack(const struct gk_canonical *canonical, void *packed)
             memcpy(bytes + shape.code_sums_offset + i_n * sizeof(sum), &sum, sizeof(sum));
         }
     }
-    list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
-        if (parts[i].canonical != NULL) {
-            memcpy(bytes + parts[i].offset, parts[i].canonical, parts[i].n_bytes);
-        }
-    }
+    parts_pack(canonical, &parts, packed);
 }
 
 static void unpack(const void *packed, struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
     struct swizzle_shape shape = swizzle_shape(desc);
-    struct part parts[N_PARTS];
+    struct parts parts = parts_of(&shape);
     const uint8_t *bytes = packed;
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
         unpack_row(desc, &shape, bytes, i_n, (uint8_t *)canonical->codes + (uint64_t)i_n * desc->k);
     }
-    list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
-        if (parts[i].canonical != NULL) {
-            memcpy(parts[i].canonical, bytes + parts[i].offset, parts[i].n_bytes);
-        }
-    }
+    parts_unpack(packed, &parts, canonical);
 }
 
 const struct gk_layout cuda_swizzle_layout = {

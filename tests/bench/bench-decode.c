@@ -12,9 +12,10 @@
  *   in step      sessions that the scheduler lets share launches
  *   slow/fast    passes of the slowest client over those of the fastest
  *
- * Usage: bench-decode [--clients N,N,...] [--seconds S]. On a GPU ($GEMMD_TEST_GPU) the shapes are
- * those of Llama-3-8B, 8 of its 32 blocks, and x and y lie in device memory; elsewhere they are a
- * hundredth of it. */
+ * Usage: bench-decode [--clients N,N,...] [--seconds S] [--trace FILE]. --trace writes what the
+ * first N clients did under rendezvous, thinking at random, for bench-sched to do again, and prints
+ * no table. On a GPU ($GEMMD_TEST_GPU) the shapes are those of Llama-3-8B, 8 of its 32 blocks, and
+ * x and y lie in device memory; elsewhere they are a hundredth of it. */
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,7 +29,9 @@
 
 #include "ipc/base/num.h"
 #include "tests/bench/decode_model.h"
+#include "tests/bench/decode_trace.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/percentile.h"
 #include "tests/harness/random.h"
 #include "tests/harness/status_document.h"
 
@@ -36,6 +39,7 @@
 #define PREFILL_ROWS    4096u
 #define PASSES_MAX      4096u
 #define STALLS_MAX      65536u
+#define TRACED_PASSES   2u
 #define WARM_UP_SECONDS 0.1
 
 static const struct decode_shape on_gpu = {8, 4096, 6144, 14336};
@@ -57,6 +61,7 @@ static const struct scenario scenarios[] = {
     {"5..40 us at random", 5, 40, true, false},
     {"20 us, one prefills", 20, 20, false, true},
 };
+#define TRACED_SCENARIO 3u
 
 /* What one client saw in one scenario. */
 struct record {
@@ -67,6 +72,8 @@ struct record {
     double run_usec;          /* sum */
     double pass_usec[PASSES_MAX];
     float stall_usec[STALLS_MAX];
+    uint32_t n_samples; /* the first TRACED_PASSES passes */
+    struct decode_sample samples[TRACED_PASSES * DECODE_WEIGHTS_MAX];
 };
 
 /* Shared by all processes. */
@@ -150,6 +157,21 @@ static void product(struct client *client, const struct fixture *fixture, uint32
     }
 }
 
+/* From the start of a pass on. */
+static void sample_product(struct record *record, uint32_t i_weight, uint32_t n_weights,
+                           double think_usec, const struct gemmd_result *result)
+{
+    if (record->n_samples == TRACED_PASSES * n_weights ||
+        (record->n_samples == 0 && i_weight != 0)) {
+        return;
+    }
+    record->samples[record->n_samples++] =
+        (struct decode_sample){.i_weight = i_weight,
+                               .n_rows = result->batch_requests, /* of one row each */
+                               .think_usec = (float)think_usec,
+                               .run_usec = (float)result->run_nsec / 1e3f};
+}
+
 static void count_product(struct record *record, const struct gemmd_result *result)
 {
     record->n_products++;
@@ -185,6 +207,7 @@ static void walk(struct client *client, const struct fixture *fixture, uint32_t 
     double share = n_clients > 1 ? (double)i_client / (n_clients - 1) : 0;
     uint32_t i_weight = (uint32_t)(random_unit(client) * client->n_weights);
     double begin = 0;
+    double last_end = fixture_now();
     struct gemmd_result result = GEMMD_RESULT_INIT;
     if (is_prefilling(scenario, i_client, n_clients)) {
         prefill(client, fixture);
@@ -198,9 +221,12 @@ static void walk(struct client *client, const struct fixture *fixture, uint32_t 
             }
             begin = state == STATE_MEASURE ? now : 0;
         }
+        double think_usec = (fixture_now() - last_end) * 1e6;
         product(client, fixture, i_weight, &result);
+        last_end = fixture_now();
         if (state == STATE_MEASURE) {
             count_product(record, &result);
+            sample_product(record, i_weight, client->n_weights, think_usec, &result);
         }
         i_weight = (i_weight + 1) % client->n_weights;
         think(client, scenario, share);
@@ -218,14 +244,14 @@ static void meet(uint32_t n_clients, uint32_t *n_meetings)
 }
 
 static void run_client(const struct fixture *fixture, uint32_t i_client, uint32_t n_clients,
-                       uint32_t n_scenarios)
+                       uint32_t i_first, uint32_t n_scenarios)
 {
     static struct client client;
     uint32_t n_meetings = 0;
     client_init(&client, fixture, i_client, i_client == n_clients - 1 ? PREFILL_ROWS : 1);
     for (uint32_t i = 0; i < n_scenarios; i++) {
         meet(n_clients, &n_meetings);
-        walk(&client, fixture, i_client, n_clients, &scenarios[i]);
+        walk(&client, fixture, i_client, n_clients, &scenarios[i_first + i]);
         meet(n_clients, &n_meetings);
     }
     gemmd_close(client.gemmd);
@@ -233,22 +259,6 @@ static void run_client(const struct fixture *fixture, uint32_t i_client, uint32_
 
 /* ---- tables ------------------------------------------------------------------------------------
  */
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double percentile(double *values, uint64_t n, uint32_t percent)
-{
-    if (n == 0) {
-        return 0;
-    }
-    qsort(values, n, sizeof(*values), compare_doubles);
-    return values[(n - 1) * percent / 100];
-}
 
 /* What a pass takes that client alone: only its think times are others. */
 static double alone_usec(uint32_t i_scenario, uint32_t i_client, uint32_t n_clients)
@@ -342,6 +352,15 @@ static void start(struct fixture *fixture, const char *mode)
     fixture_start(fixture, &options);
 }
 
+static void stop(struct fixture *fixture)
+{
+    int code = fixture_stop(fixture);
+    if (code != 0) {
+        fixture_fail(fixture, "the daemon ended with %d", code);
+    }
+    fixture_finish(fixture);
+}
+
 static void run_scenario(const struct fixture *fixture, const char *mode, uint32_t i_scenario,
                          uint32_t n_clients, uint32_t *n_meetings)
 {
@@ -359,9 +378,9 @@ static void run_scenario(const struct fixture *fixture, const char *mode, uint32
     }
 }
 
-/* mode NULL: nothing is printed. */
+/* n_scenarios of them from i_first on. mode NULL: nothing is printed. */
 static void run_clients(const struct fixture *fixture, const char *mode, uint32_t n_clients,
-                        uint32_t n_scenarios)
+                        uint32_t i_first, uint32_t n_scenarios)
 {
     uint32_t n_meetings = 0;
     atomic_store(&board->n_arrived, 0);
@@ -369,7 +388,7 @@ static void run_clients(const struct fixture *fixture, const char *mode, uint32_
         pid_t pid = fork();
         if (pid == 0) {
             (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it would wait for others for ever */
-            run_client(fixture, i, n_clients, n_scenarios);
+            run_client(fixture, i, n_clients, i_first, n_scenarios);
             _exit(0);
         }
         if (pid < 0) {
@@ -377,7 +396,7 @@ static void run_clients(const struct fixture *fixture, const char *mode, uint32_
         }
     }
     for (uint32_t i = 0; i < n_scenarios; i++) {
-        run_scenario(fixture, mode, i, n_clients, &n_meetings);
+        run_scenario(fixture, mode, i_first + i, n_clients, &n_meetings);
     }
     for (uint32_t i = 0; i < n_clients; i++) {
         int child = 0;
@@ -392,12 +411,12 @@ static void run_clients(const struct fixture *fixture, const char *mode, uint32_
 static void calibrate(const struct fixture *fixture, uint32_t n_clients)
 {
     struct record *first = &board->records[0];
-    run_clients(fixture, NULL, 1, 1);
+    run_clients(fixture, NULL, 1, 0, 1);
     board->alone_usec = percentile(first->pass_usec, first->n_passes, 50);
     if (first->n_passes == 0) {
         fixture_fail(fixture, "one client alone made no pass");
     }
-    run_clients(fixture, NULL, n_clients, 1);
+    run_clients(fixture, NULL, n_clients, 0, 1);
     double run_usec = 0, n_products = 0;
     for (uint32_t i = 0; i < n_clients; i++) {
         run_usec += board->records[i].run_usec;
@@ -407,6 +426,27 @@ static void calibrate(const struct fixture *fixture, uint32_t n_clients)
     (void)printf(
         "alone, thinking %.0f us: %.1f us a pass; a launch keeps the device busy for %.2f us\n",
         scenarios[0].usec_min, board->alone_usec, board->run_usec);
+}
+
+/* Exit status. */
+static int record_trace(const char *path, uint32_t n_clients)
+{
+    static struct sched_trace trace;
+    struct decode_samples clients[CLIENTS_MAX];
+    struct fixture fixture;
+    char comment[200];
+    start(&fixture, "rendezvous");
+    run_clients(&fixture, NULL, n_clients, TRACED_SCENARIO, 1);
+    stop(&fixture);
+    for (uint32_t i = 0; i < n_clients; i++) {
+        clients[i] =
+            (struct decode_samples){board->records[i].samples, board->records[i].n_samples};
+    }
+    decode_trace_make(clients, n_clients, shape->n_blocks * DECODE_LINEARS, &trace);
+    (void)snprintf(comment, sizeof(comment),
+                   "bench-decode --clients %u: %u blocks of hidden %u, clients that think %s",
+                   n_clients, shape->n_blocks, shape->hidden, scenarios[TRACED_SCENARIO].name);
+    return sched_trace_write(path, comment, &trace) ? 0 : 1;
 }
 
 static void print_head(void)
@@ -437,24 +477,31 @@ int main(int argc, char **argv)
     static const char *const modes[] = {"off", "natural", "rendezvous"};
     uint32_t counts[CLIENTS_MAX] = {1, 2, 4, 8, 16};
     uint32_t n_counts = 5;
+    const char *trace_path = NULL;
     shape = getenv("GEMMD_TEST_GPU") != NULL ? &on_gpu : &on_host;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--clients") == 0 && i + 1 < argc) {
             n_counts = parse_counts(argv[++i], counts, CLIENTS_MAX);
         } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
             span_seconds = strtod(argv[++i], NULL);
+        } else if (strcmp(argv[i], "--trace") == 0 && i + 1 < argc) {
+            trace_path = argv[++i];
         } else {
             n_counts = 0;
         }
     }
     if (n_counts == 0 || !(span_seconds > 0)) {
-        (void)fprintf(stderr, "usage: bench-decode [--clients N,N,...] [--seconds S]\n");
+        (void)fprintf(stderr,
+                      "usage: bench-decode [--clients N,N,...] [--seconds S] [--trace FILE]\n");
         return 2;
     }
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED) {
         perror("mmap");
         return 1;
+    }
+    if (trace_path != NULL) {
+        return record_trace(trace_path, counts[0]);
     }
     for (uint32_t i = 0; i < ARRAY_LENGTH(modes); i++) {
         struct fixture fixture;
@@ -464,13 +511,9 @@ int main(int argc, char **argv)
             print_head();
         }
         for (uint32_t j = 0; j < n_counts; j++) {
-            run_clients(&fixture, modes[i], counts[j], ARRAY_LENGTH(scenarios));
+            run_clients(&fixture, modes[i], counts[j], 0, ARRAY_LENGTH(scenarios));
         }
-        int code = fixture_stop(&fixture);
-        if (code != 0) {
-            fixture_fail(&fixture, "the daemon ended with %d", code);
-        }
-        fixture_finish(&fixture);
+        stop(&fixture);
     }
     (void)munmap(board, sizeof(*board));
     return 0;

@@ -92,7 +92,8 @@ static uint64_t write_checkpoint(const struct temp_folder *folder, const struct 
 
 struct took {
     double seconds;
-    double cpu_seconds; /* of the process: what it would take on a machine of its own */
+    double cpu_seconds;             /* of the process: what it would take on a machine of its own */
+    double shares[MSG_LOAD_PHASES]; /* of the time of all threads */
 };
 
 /* Or ends the program. */
@@ -106,8 +107,9 @@ static struct took load_once(const char *path, struct device *device)
     double start = now(CLOCK_MONOTONIC);
     double cpu_start = now(CLOCK_PROCESS_CPUTIME_ID);
     int r = model_load("m", path, device, &whole, &progress, NULL, &model, &why);
-    const struct took took = {now(CLOCK_MONOTONIC) - start,
-                              now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start};
+    struct took took = {.seconds = now(CLOCK_MONOTONIC) - start,
+                        .cpu_seconds = now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start};
+    progress_shares(&progress, took.shares);
     if (r != 0) {
         (void)fprintf(stderr, "bench-load: %s\n", why.text);
         exit(1);
@@ -128,8 +130,12 @@ static void run_case(const struct bench_case *bench, struct device *device, uint
         best = took.seconds < best.seconds ? took : best;
     }
     double gb = size_bytes * 1e-9;
-    (void)printf("%-18s %8.3f %9.3f %9.3f %12.2f %12.2f %12.2f\n", bench->title, gb, best.seconds,
+    (void)printf("%-18s %8.3f %9.3f %9.3f %12.2f %12.2f %12.2f", bench->title, gb, best.seconds,
                  best.cpu_seconds, best.cpu_seconds / gb, gb / best.cpu_seconds, gb / best.seconds);
+    for (uint32_t i = 0; i < MSG_LOAD_PHASES; i++) {
+        (void)printf(" %7.0f%%", 1e2 * best.shares[i]);
+    }
+    (void)printf("\n");
     (void)fflush(stdout);
     temp_folder_finish(&folder);
 }
@@ -145,8 +151,9 @@ int main(int argc, char **argv)
                       mib ? why.text : "usage: bench-load [MIB [DEVICE [FAMILY]]]");
         return 1;
     }
-    (void)printf("%-18s %8s %9s %9s %12s %12s %12s\n", "family", "GB", "seconds", "CPU s",
-                 "CPU s / GB", "GB / CPU s", "GB / s");
+    (void)printf("%-18s %8s %9s %9s %12s %12s %12s %8s %8s %8s %8s\n", "family", "GB", "seconds",
+                 "CPU s", "CPU s / GB", "GB / CPU s", "GB / s", "reading", "copying", "packing",
+                 "prepare");
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         if (argc > 3 && strstr(cases[i].title, argv[3]) == NULL) {
             continue;

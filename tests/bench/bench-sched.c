@@ -9,6 +9,7 @@
  *   stall        from request to launch, us: p50, p99
  *   in step      sessions that the scheduler lets share launches
  *
+ * Usage: bench-sched [TRACE...]: of clients that were recorded (bench-decode --trace) instead.
  * Exit status 1 if rendezvous loses more than 3% to natural batching anywhere. Nothing in it
  * depends on the machine. */
 #include <stdbool.h>
@@ -209,14 +210,9 @@ static void print_row(const char *scenario, uint32_t n, enum sched_mode mode, do
            result->stall_p50_usec, result->stall_p99_usec, result->stats.n_in_step);
 }
 
-/* All policies of a row; false if rendezvous is the loser. */
-static bool compare(const struct scenario *scenario, uint32_t n, double seconds)
+/* False if rendezvous is the loser. */
+static bool judge(const struct sim_result results[SCHED_RENDEZVOUS + 1])
 {
-    struct sim_result results[SCHED_RENDEZVOUS + 1];
-    for (uint32_t mode = SCHED_OFF; mode <= SCHED_RENDEZVOUS; mode++) {
-        run(scenario, n, (enum sched_mode)mode, seconds, &results[mode]);
-        print_row(scenario->name, n, (enum sched_mode)mode, seconds, &results[mode]);
-    }
     double ratio = results[SCHED_RENDEZVOUS].per_run / results[SCHED_NATURAL].per_run;
     if (ratio < 1 - LOSS_MAX) {
         printf("  rendezvous loses %.0f%% to natural batching\n", 100 * (1 - ratio));
@@ -225,7 +221,40 @@ static bool compare(const struct scenario *scenario, uint32_t n, double seconds)
     return true;
 }
 
-int main(void)
+/* All policies of a row. */
+static bool compare(const struct scenario *scenario, uint32_t n, double seconds)
+{
+    struct sim_result results[SCHED_RENDEZVOUS + 1];
+    for (uint32_t mode = SCHED_OFF; mode <= SCHED_RENDEZVOUS; mode++) {
+        run(scenario, n, (enum sched_mode)mode, seconds, &results[mode]);
+        print_row(scenario->name, n, (enum sched_mode)mode, seconds, &results[mode]);
+    }
+    return judge(results);
+}
+
+static bool compare_traced(const char *path)
+{
+    static struct sched_trace trace;
+    static struct sim_setup setup;
+    struct sim_result results[SCHED_RENDEZVOUS + 1];
+    const char *slash = strrchr(path, '/');
+    if (!sched_trace_read(path, &trace)) {
+        return false;
+    }
+    sim_setup_trace(&trace, &setup);
+    setup.n_ahead = 2;
+    setup.seconds = SECONDS;
+    setup.seed = 1;
+    for (uint32_t mode = SCHED_OFF; mode <= SCHED_RENDEZVOUS; mode++) {
+        setup.mode = (enum sched_mode)mode;
+        sim_run(&setup, &results[mode]);
+        print_row(slash != NULL ? slash + 1 : path, trace.n_clients, setup.mode, SECONDS,
+                  &results[mode]);
+    }
+    return judge(results);
+}
+
+int main(int argc, char **argv)
 {
     static const uint32_t counts[] = {2, 4, 8, 16};
     bool has_lost = false;
@@ -233,7 +262,10 @@ int main(void)
            "%-19s %2s  %-10s %7s %7s %9s %7s %7s %7s %8s %8s %7s\n",
            "clients", "N", "policy", "per run", "/launch", "slow/fast", "last/ms", "pass50",
            "pass99", "stall50", "stall99", "in step");
-    for (uint32_t i = 0; i < ARRAY_LENGTH(scenarios); i++) {
+    for (int i = 1; i < argc; i++) {
+        has_lost |= !compare_traced(argv[i]);
+    }
+    for (uint32_t i = 0; argc == 1 && i < ARRAY_LENGTH(scenarios); i++) {
         for (uint32_t j = 0; j < ARRAY_LENGTH(counts); j++) {
             has_lost |= !compare(&scenarios[i], counts[j], SECONDS);
         }

@@ -21,6 +21,7 @@
 #include "ipc/base/num.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/model.h"
+#include "tests/harness/percentile.h"
 #include "tests/harness/status_document.h"
 
 #define TINY_N        64u
@@ -93,19 +94,6 @@ static void stop(struct fixture *fixture)
         fixture_fail(fixture, "the daemon ended with %d", code);
     }
     fixture_finish(fixture);
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double percentile(double *values, uint32_t n, uint32_t percent)
-{
-    qsort(values, n, sizeof(*values), compare_doubles);
-    return values[(uint64_t)(n - 1) * percent / 100];
 }
 
 /* ---- round trips -------------------------------------------------------------------------------

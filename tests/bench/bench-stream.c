@@ -21,6 +21,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/step.h"
 #include "tests/harness/model.h"
+#include "tests/harness/percentile.h"
 
 #define N             28672u
 #define K             8192u
@@ -52,19 +53,6 @@ static void start(void)
     (void)snprintf(argument, sizeof(argument), "bench=%s", temp_path(&fixture.folder, "w"));
     const struct fixture_options options = {.model = argument, .config = "devices = cuda:0\n"};
     fixture_start(&fixture, &options);
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double percentile(double *values, uint32_t n, uint32_t percent)
-{
-    qsort(values, n, sizeof(*values), compare_doubles);
-    return values[(uint64_t)(n - 1) * percent / 100];
 }
 
 /* ---- in one process ----------------------------------------------------------------------------
@@ -171,7 +159,7 @@ static bool child_of_ways(uint32_t i_child)
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
     bool is_right = true;
     for (enum chain_way way = CHAIN_SYNC; is_right && way < CHAIN_WAYS; way++) {
-        if (chain_has_way(client, way)) {
+        if (chain_has_way(client, 0, way)) {
             figures->has_way[way] = true;
             is_right = run_way(client, i_child, way, &n_meetings);
         }

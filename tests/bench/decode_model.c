@@ -16,8 +16,8 @@
 
 static const char *const linears[DECODE_LINEARS] = {"qkv", "o", "gate_up", "down"};
 
-static void shape_of(const struct decode_shape *shape, uint32_t i_linear, uint32_t *ret_n,
-                     uint32_t *ret_k)
+void decode_linear_shape(const struct decode_shape *shape, uint32_t i_linear, uint32_t *ret_n,
+                         uint32_t *ret_k)
 {
     const uint32_t n[DECODE_LINEARS] = {shape->qkv, shape->hidden, 2 * shape->intermediate,
                                         shape->hidden};
@@ -81,7 +81,7 @@ void decode_model_write(const struct temp_folder *folder, const char *name,
     (void)strcpy(json, "{\"__metadata__\":{}");
     for (uint32_t i = 0; i < n_weights; i++) {
         decode_weight_name(i, weight, sizeof(weight));
-        shape_of(shape, i % DECODE_LINEARS, &n, &k);
+        decode_linear_shape(shape, i % DECODE_LINEARS, &n, &k);
         put_layer(json + strlen(json), weight, n, k, &offset);
     }
     (void)strcat(json, "}");
@@ -98,7 +98,7 @@ void decode_model_write(const struct temp_folder *folder, const char *name,
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     offset = 0;
     for (uint32_t i = 0; i < n_weights; i++) {
-        shape_of(shape, i % DECODE_LINEARS, &n, &k);
+        decode_linear_shape(shape, i % DECODE_LINEARS, &n, &k);
         uint64_t codes_bytes = (uint64_t)k / 8 * n * 4;
         fill_zeros(fd, n, k, data_at + offset + codes_bytes);
         offset += codes_bytes + (uint64_t)(k / GROUP) * (n / 8) * 4 + (uint64_t)(k / GROUP) * n * 2;

@@ -20,5 +20,9 @@ struct decode_shape {
 void decode_model_write(const struct temp_folder *folder, const char *name,
                         const struct decode_shape *shape);
 
+/* decode_linear_shape() - of one of the DECODE_LINEARS layers of a block. */
+void decode_linear_shape(const struct decode_shape *shape, uint32_t i_linear, uint32_t *ret_n,
+                         uint32_t *ret_k);
+
 /* decode_weight_name() - of the i-th weight in the order of a pass, as "b3.qkv". */
 void decode_weight_name(uint32_t i, char *text, uint32_t size_bytes);

@@ -33,13 +33,13 @@ static enum gemmd_order order_of(enum chain_way way)
     return way == CHAIN_MEMORY ? GEMMD_ORDER_MEMORY : GEMMD_ORDER_KERNEL;
 }
 
-bool chain_has_way(gemmd_client_t *client, enum chain_way way)
+bool chain_has_way(gemmd_client_t *client, uint32_t device_index, enum chain_way way)
 {
     gemmd_stream_t *stream;
     if (way == CHAIN_SYNC) {
         return true;
     }
-    int r = gemmd_stream_open(client, 0, cudaStreamPerThread, order_of(way), &stream);
+    int r = gemmd_stream_open(client, device_index, cudaStreamPerThread, order_of(way), &stream);
     if (r == GEMMD_OK) {
         gemmd_stream_close(stream);
     }
@@ -68,7 +68,8 @@ bool chain_init(struct chain *chain, gemmd_client_t *client, const char *weight,
     chain->gemm.y = chain->y;
     chain->gemm.x_dtype = chain->gemm.y_dtype = GEMMD_BF16;
     return way == CHAIN_SYNC ||
-           is_good(gemmd_stream_open(client, 0, chain->cuda_stream, order_of(way), &chain->stream),
+           is_good(gemmd_stream_open(client, chain->weight.device_index, chain->cuda_stream,
+                                     order_of(way), &chain->stream),
                    chain_way_names[way]);
 }
 

@@ -32,11 +32,12 @@ struct chain {
 
 extern const char *const chain_way_names[CHAIN_WAYS];
 
-/* chain_has_way() - can that client use it? All but SYNC and MEMORY need MPS. */
-bool chain_has_way(gemmd_client_t *client, enum chain_way way);
+/* chain_has_way() - can that client use it on the daemon's device of that index, the present one of
+ * this thread? All but SYNC and MEMORY need MPS. */
+bool chain_has_way(gemmd_client_t *client, uint32_t device_index, enum chain_way way);
 
-/* chain_init() - a chain of its own buffers and stream over that weight. chain_finish() - waits for
- * the stream. */
+/* chain_init() - a chain of its own buffers and stream over that weight, whose GPU is this thread's
+ * present device. chain_finish() - waits for the stream. */
 bool chain_init(struct chain *chain, gemmd_client_t *client, const char *weight,
                 enum chain_way way);
 void chain_finish(struct chain *chain);

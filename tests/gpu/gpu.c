@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define CHILDREN_MAX    16u
-#define CHILD_SECONDS   60u
+#define CHILD_SECONDS   150u
 #define OFFSET_BYTES    4096u
 #define SKIPPED         77
 #define VMM_API_VERSION 12000
@@ -95,11 +95,13 @@ static bool vmm_map(CUdeviceptr address, uint64_t size_bytes, const CUmemAllocat
 
 void *gpu_vmm_alloc(uint64_t *size_bytes, bool can_export)
 {
-    (void)cudaSetDevice(0);
+    int ordinal = 0;
+    (void)cudaGetDevice(&ordinal);
+    (void)cudaSetDevice(ordinal); /* makes its context, if nothing has */
     const CUmemAllocationProp properties = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .requestedHandleTypes = can_export ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
     };
     size_t granularity = 1;
     CUdeviceptr address = 0;
@@ -180,10 +182,27 @@ void gpu_buffer_finish(struct gpu_buffer *gpu)
     *gpu = (struct gpu_buffer){.buffer = NULL};
 }
 
+/* VMM memory is mapped for its own GPU only, which a copy therefore has to be made by. */
+static void enter_device_of(const void *pointer)
+{
+    struct cudaPointerAttributes attributes;
+    if (cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess &&
+        attributes.type == cudaMemoryTypeDevice) {
+        (void)cudaSetDevice(attributes.device);
+    }
+}
+
 bool gpu_copy(void *target, const void *source, uint64_t n_bytes)
 {
-    return is_good(cudaMemcpy(target, source, n_bytes, cudaMemcpyDefault), "cudaMemcpy") &&
-           is_good(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    int ordinal = 0;
+    (void)cudaGetDevice(&ordinal);
+    enter_device_of(target);
+    enter_device_of(source);
+    bool is_copied =
+        is_good(cudaMemcpy(target, source, n_bytes, cudaMemcpyDefault), "cudaMemcpy") &&
+        is_good(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    (void)cudaSetDevice(ordinal);
+    return is_copied;
 }
 
 /* ---- products ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@
  * child, so the caller may still fork. */
 void gpu_need(void);
 
-/* gpu_children() - run fn(i) in n processes at once; do all return true within 60 s? */
+/* gpu_children() - run fn(i) in n processes at once; do all return true within 150 s? */
 bool gpu_children(uint32_t n, bool (*fn)(uint32_t i));
 
 enum gpu_kind { GPU_HOST, GPU_ARENA, GPU_IPC, GPU_VMM, GPU_KINDS };
@@ -30,15 +30,17 @@ struct gpu_buffer {
 
 bool gpu_buffer_init(struct gpu_buffer *gpu, gemmd_client_t *client, enum gpu_kind kind,
                      uint64_t size_bytes);
-/* gpu_buffer_init_on() - the same on another device than 0; not of the process's own. */
+/* gpu_buffer_init_on() - the same on the daemon's device of that index; the process's own lie on
+ * this thread's present device. */
 bool gpu_buffer_init_on(struct gpu_buffer *gpu, gemmd_client_t *client, enum gpu_kind kind,
                         uint32_t device_index, uint64_t size_bytes);
 void gpu_buffer_finish(struct gpu_buffer *gpu);
 
-/* gpu_copy() - between any two kinds of memory; waits. */
+/* gpu_copy() - between any two kinds of memory, of whichever GPU; waits. */
 bool gpu_copy(void *target, const void *source, uint64_t n_bytes);
 
-/* gpu_vmm_alloc() - *size_bytes, rounded up, of VMM memory; can_export: made for POSIX fds.
+/* gpu_vmm_alloc() - *size_bytes, rounded up, of VMM memory on the present device; can_export: made
+ * for POSIX fds.
  * gpu_vmm_free() - the end of it. NULL and false with a line on stderr. */
 void *gpu_vmm_alloc(uint64_t *size_bytes, bool can_export);
 void gpu_vmm_free(void *pointer, uint64_t size_bytes);

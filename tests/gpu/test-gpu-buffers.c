@@ -279,17 +279,11 @@ static uint64_t free_bytes(void)
     return n_bytes;
 }
 
-static uint32_t number_from(const char *variable, uint32_t otherwise)
-{
-    const char *text = getenv(variable);
-    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
-}
-
 static bool child_of_cycles(uint32_t i_child)
 {
     (void)i_child;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
-    uint32_t n_cycles = number_from("GEMMD_CYCLES", N_CYCLES) * GPU_KINDS;
+    uint32_t n_cycles = fixture_number("GEMMD_CYCLES", N_CYCLES) * GPU_KINDS;
     bool is_right = true;
     for (uint32_t i = 0; is_right && i < n_cycles; i++) {
         struct gpu_buffer gpu;
@@ -362,7 +356,7 @@ static void test_dead_clients_leave_nothing(void **state)
     fixture_sleep(0.2);
     uint32_t n_fds = fixture_fds(&fixture);
     uint64_t n_free = free_bytes();
-    uint32_t n_kills = number_from("GEMMD_KILLS", N_KILLS);
+    uint32_t n_kills = fixture_number("GEMMD_KILLS", N_KILLS);
     for (uint32_t i = 0; i < n_kills; i += N_DYING) {
         kill_some(i);
     }

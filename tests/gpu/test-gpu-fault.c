@@ -55,10 +55,11 @@ static bool child_that_faults(uint32_t i_child)
     (void)i_child;
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
     struct chain chain;
-    bool is_right = chain_init(&chain, client, "tiny/layer.int4",
-                               chain_has_way(client, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY) &&
-                    chain_seed(&chain, 1) && chain_steps(&chain, 20) && chain_sync(&chain) &&
-                    chain_steps(&chain, 20) && fault_enqueue(chain.cuda_stream) == 0;
+    bool is_right =
+        chain_init(&chain, client, "tiny/layer.int4",
+                   chain_has_way(client, 0, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY) &&
+        chain_seed(&chain, 1) && chain_steps(&chain, 20) && chain_sync(&chain) &&
+        chain_steps(&chain, 20) && fault_enqueue(chain.cuda_stream) == 0;
     is_right = is_right && cudaStreamSynchronize(chain.cuda_stream) != cudaSuccess;
     chain_finish(&chain);
     gemmd_close(client); /* on a context that is dead */

@@ -57,7 +57,7 @@ struct held {
 
 static bool held_init(struct held *held, gemmd_client_t *client)
 {
-    enum chain_way way = chain_has_way(client, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
+    enum chain_way way = chain_has_way(client, 0, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
     if (!chain_init(&held->chain, client, WEIGHT, way) || !chain_seed(&held->chain, 1) ||
         cudaHostAlloc((void **)&held->word, sizeof(*held->word), cudaHostAllocMapped) != 0) {
         return false;

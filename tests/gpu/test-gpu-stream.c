@@ -68,7 +68,7 @@ static bool child_of_chains(uint32_t i_child)
     gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
     bool is_right = run_chain(client, CHAIN_SYNC, i_child, N_STEPS, expected);
     for (enum chain_way way = CHAIN_MEMORY; is_right && way < CHAIN_WAYS; way++) {
-        if (!chain_has_way(client, way)) {
+        if (!chain_has_way(client, 0, way)) {
             (void)fprintf(stderr, "note: not %s: %s\n", chain_way_names[way], gemmd_last_error());
             continue;
         }
@@ -118,7 +118,7 @@ static bool run_streams(gemmd_client_t *client, struct chain chains[N_STREAMS],
 
 static enum chain_way best_way(gemmd_client_t *client)
 {
-    return chain_has_way(client, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
+    return chain_has_way(client, 0, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
 }
 
 static bool child_of_streams(uint32_t i_child)
@@ -213,7 +213,7 @@ static bool child_of_wrap(uint32_t i_child)
     bool is_right = run_chain(client, CHAIN_SYNC, 3, N_STEPS, expected) &&
                     run_chain(client, best_way(client), 3, 4, x);
     for (enum chain_way way = CHAIN_MEMORY; is_right && way < CHAIN_WAYS; way++) {
-        is_right = !chain_has_way(client, way) ||
+        is_right = !chain_has_way(client, 0, way) ||
                    (age_words(client) && run_chain(client, way, 3, N_STEPS, x) &&
                     is_same(expected, x, "words that wrap"));
     }

@@ -44,12 +44,6 @@ static struct fixture_options options;
 static char argument[512];
 static struct shared *shared;
 
-static uint32_t number_of(const char *variable, uint32_t usual)
-{
-    const char *text = getenv(variable);
-    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : usual;
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -193,7 +187,7 @@ static void outlive(bool (*way)(uint32_t), uint32_t n_kills, bool can_fault)
 static void test_deaths_under_load(void **state)
 {
     (void)state;
-    outlive(live, number_of("GEMMD_KILLS", N_KILLS), has_mps());
+    outlive(live, fixture_number("GEMMD_KILLS", N_KILLS), has_mps());
 }
 
 /* What is in a buffer stays in it, whatever kind it is: the next daemon reads and writes the same
@@ -258,7 +252,7 @@ static void end_and_await(void)
 
 static bool init_chain(struct chain *chain, gemmd_client_t *client)
 {
-    enum chain_way way = chain_has_way(client, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
+    enum chain_way way = chain_has_way(client, 0, CHAIN_KERNEL) ? CHAIN_KERNEL : CHAIN_MEMORY;
     return chain_init(chain, client, "tiny/layer.int4", way) && chain_seed(chain, 1) &&
            chain_steps(chain, 20);
 }
@@ -382,7 +376,7 @@ static void test_much_memory(void **state)
     fake_supervisor_init(&supervisor);
     uint64_t layer_bytes = (uint64_t)LAYER_N * LAYER_K / 2;
     uint32_t n_layers =
-        (uint32_t)(((uint64_t)number_of("GEMMD_TEST_GIB", GIB) << 30) / layer_bytes);
+        (uint32_t)(((uint64_t)fixture_number("GEMMD_TEST_GIB", GIB) << 30) / layer_bytes);
     pid_t pid = fork();
     if (pid == 0) {
         (void)setenv("NOTIFY_SOCKET", supervisor.address, 1);

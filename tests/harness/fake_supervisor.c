@@ -16,7 +16,7 @@
 
 #define AWAIT_SECONDS 10.0
 
-/* Handing over takes two numbers for each descriptor. */
+/* A model may have more regions than the usual limit allows. */
 static void raise_limit(void)
 {
     struct rlimit limit;

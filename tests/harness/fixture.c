@@ -22,6 +22,12 @@
 #define POLL_SECONDS        0.005
 #define FIXTURE_LOG_SECONDS 10.0
 
+uint32_t fixture_number(const char *variable, uint32_t usual)
+{
+    const char *text = getenv(variable);
+    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : usual;
+}
+
 double fixture_now(void)
 {
     struct timespec now;
@@ -90,11 +96,22 @@ static const char *program(void)
     return path != NULL ? path : GEMMD_PROGRAM;
 }
 
-/* Most tests look at memory with the CPU: on a machine with a GPU they still want the host. */
-static bool wants_host(const struct fixture_options *options)
+/* Instead of those in the configuration; NULL: those. Most tests look at memory with the CPU: on a
+ * machine with a GPU they still want the host. */
+static const char *device_of(const struct fixture_options *options)
 {
     bool names_devices = options->config != NULL && strstr(options->config, "devices") != NULL;
-    return !names_devices && getenv("GEMMD_TEST_GPU") == NULL;
+    bool wants_host = !names_devices && getenv("GEMMD_TEST_GPU") == NULL;
+    const char *chosen = getenv("GEMMD_TEST_DEVICE");
+    return chosen == NULL && wants_host ? "host" : chosen;
+}
+
+/* A device that was chosen is one of all, whatever the test itself may see of them. */
+static void see_all_devices(void)
+{
+    if (getenv("GEMMD_TEST_DEVICE") != NULL) {
+        (void)unsetenv("CUDA_VISIBLE_DEVICES");
+    }
 }
 
 static void become_daemon(const struct fixture *fixture, const struct fixture_options *options,
@@ -106,9 +123,10 @@ static void become_daemon(const struct fixture *fixture, const struct fixture_op
         argv[n++] = "--socket-dir";
         argv[n++] = fixture->socket_dir;
     }
-    if (wants_host(options)) {
+    const char *device = device_of(options);
+    if (device != NULL) {
         argv[n++] = "--device";
-        argv[n++] = "host";
+        argv[n++] = device;
     }
     if (options->model != NULL) {
         argv[n++] = "--model";
@@ -125,6 +143,7 @@ static void become_daemon(const struct fixture *fixture, const struct fixture_op
         _exit(126);
     }
     (void)close(log_fd);
+    see_all_devices();
     if (options->in_child != NULL) {
         options->in_child(options->arg);
     }

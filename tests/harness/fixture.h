@@ -1,5 +1,6 @@
 /* fixture.h - the real daemon on a private socket folder, for tests and benches. It owns the host
- * device, unless the configuration names devices or $GEMMD_TEST_GPU is set.
+ * device, unless the configuration names devices or $GEMMD_TEST_GPU is set; $GEMMD_TEST_DEVICE is
+ * what it owns whatever either says, of all that the machine has.
  *
  * The program is the one of the same build, or $GEMMD_PROGRAM. It dies with the thread that started
  * it (PR_SET_PDEATHSIG), so a test that fails half-way leaves no daemon behind. What goes wrong in
@@ -68,6 +69,10 @@ uint32_t fixture_maps(const struct fixture *fixture);
  * for 10 s at most. */
 uint32_t fixture_logged(const struct fixture *fixture, const char *text);
 void fixture_wait_logged(const struct fixture *fixture, const char *text, uint32_t n);
+
+/* fixture_number() - how often or how much: that environment variable, for long runs, or the usual.
+ */
+uint32_t fixture_number(const char *variable, uint32_t usual);
 
 double fixture_now(void); /* seconds, CLOCK_MONOTONIC */
 void fixture_sleep(double seconds);

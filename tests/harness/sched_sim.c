@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/percentile.h"
 #include "tests/harness/random.h"
 
 #define ROWS_MAX     64u
@@ -34,6 +35,7 @@ struct walker {
     uint32_t n_open;
     uint64_t next_nsec; /* when it asks again; NEVER: it waits */
     uint32_t i_layer;
+    uint32_t i_step; /* of a trace */
     bool is_prefilling;
     bool is_here;
     uint64_t pass_nsec; /* when its pass began; 0: in its first, which it may have begun half-way */
@@ -104,9 +106,28 @@ static void add_sample(const struct sim *sim, struct samples *samples, double va
 /* ---- clients -----------------------------------------------------------------------------------
  */
 
+/* The step of the trace that the walker is about to make; NULL without one. */
+static const struct sched_trace_step *traced_step(const struct sim *sim,
+                                                  const struct walker *walker)
+{
+    const struct sched_trace *trace = sim->setup->trace;
+    return trace != NULL ? &trace->steps[walker->i_step] : NULL;
+}
+
+static void step_trace(const struct sim *sim, struct walker *walker)
+{
+    const uint32_t *bounds = &sim->setup->trace->first_step[walker - sim->walkers];
+    walker->i_step = walker->i_step + 1 < bounds[1] ? walker->i_step + 1 : bounds[0];
+    walker->i_layer = sim->setup->trace->steps[walker->i_step].i_weight;
+}
+
 static uint64_t think_nsec(struct sim *sim, const struct walker *walker)
 {
     const struct sim_client *client = walker->client;
+    const struct sched_trace_step *traced = traced_step(sim, walker);
+    if (traced != NULL) {
+        return (uint64_t)(traced->think_usec * USEC);
+    }
     double usec = client->think_usec * (1 + client->jitter * (2 * random_unit(sim) - 1));
     usec += walker->i_layer == 0 ? client->pass_think_usec : 0;
     if (client->stall_share > 0 && random_unit(sim) < client->stall_share) {
@@ -121,6 +142,10 @@ static uint64_t next_weight(struct sim *sim, struct walker *walker)
     const struct sim_client *client = walker->client;
     uint64_t model = (uint64_t)client->model << 32;
     uint32_t i_layer = walker->i_layer;
+    if (sim->setup->trace != NULL) {
+        step_trace(sim, walker);
+        return i_layer + 1;
+    }
     walker->i_layer = (i_layer + 1) % sim->setup->n_layers;
     if (client->is_random) {
         i_layer = (uint32_t)(random_unit(sim) * sim->setup->n_layers);
@@ -199,9 +224,6 @@ static void answer(struct sim *sim, struct asked *asked)
     }
     walker->n_open--;
     sim->n_answered++;
-    if (sim->now_nsec >= sim->half_nsec) {
-        walker->n_done++;
-    }
     if (walker->n_open > 0) {
         return;
     }
@@ -216,9 +238,12 @@ static void answer(struct sim *sim, struct asked *asked)
 /* ---- device ------------------------------------------------------------------------------------
  */
 
-static uint64_t run_nsec(const struct sim_setup *setup, uint32_t n_rows)
+static uint64_t run_nsec(const struct sim_setup *setup, uint64_t weight_key, uint32_t n_rows)
 {
-    return (uint64_t)((setup->run_usec + setup->row_usec * (n_rows - 1)) * USEC);
+    const struct sched_trace *trace = setup->trace;
+    double run_usec = trace != NULL ? trace->run_usec[weight_key - 1] : setup->run_usec;
+    double row_usec = trace != NULL ? trace->row_usec : setup->row_usec;
+    return (uint64_t)((run_usec + row_usec * (n_rows - 1)) * USEC);
 }
 
 static void check_launch(const struct sim *sim, const struct flight *flight)
@@ -254,7 +279,8 @@ static void launch(struct sim *sim, struct flight *flight)
     uint64_t free_nsec = is_behind ? sim->flights[sim->n_flights - 1].end_nsec : sim->now_nsec;
     double gap_usec = is_behind ? sim->setup->queue_usec : sim->setup->gap_usec;
     flight->start_nsec = free_nsec + (uint64_t)(gap_usec * USEC);
-    flight->end_nsec = flight->start_nsec + run_nsec(sim->setup, flight->n_rows);
+    flight->end_nsec = flight->start_nsec +
+                       run_nsec(sim->setup, flight->asked[0]->item.weight_key, flight->n_rows);
     for (uint32_t i = 0; i < flight->n_asked; i++) {
         struct asked *asked = flight->asked[i];
         if (!asked->is_started) {
@@ -285,6 +311,7 @@ static void land(struct sim *sim)
             continue;
         }
         sched_done(sim->sched, &asked->item, sim->now_nsec);
+        sim->walkers[asked->i_client].n_done += sim->now_nsec >= sim->half_nsec;
         answer(sim, asked);
     }
 }
@@ -398,14 +425,42 @@ static void step(struct sim *sim)
 /* ---- from start to end -------------------------------------------------------------------------
  */
 
+static double traced_alone_usec(const struct sim_setup *setup, uint32_t i_client)
+{
+    const struct sched_trace *trace = setup->trace;
+    const uint32_t *bounds = &trace->first_step[i_client];
+    double usec = 0;
+    for (uint32_t i = bounds[0]; i < bounds[1]; i++) {
+        usec += trace->run_usec[trace->steps[i].i_weight] + trace->steps[i].think_usec +
+                setup->gap_usec;
+    }
+    return usec / (bounds[1] - bounds[0]) * trace->n_weights;
+}
+
 double sim_alone_usec(const struct sim_setup *setup, const struct sim_client *client)
 {
+    if (setup->trace != NULL) {
+        return traced_alone_usec(setup, (uint32_t)(client - setup->clients));
+    }
     uint32_t n_burst = client->n_burst == 0 ? 1 : client->n_burst;
     double n_thoughts = (double)setup->n_layers / n_burst;
     double stalls_usec = client->stall_share * client->stall_usec;
     return setup->n_layers * (setup->run_usec + setup->queue_usec) +
            n_thoughts * (client->think_usec + stalls_usec + setup->gap_usec - setup->queue_usec) +
            client->pass_think_usec;
+}
+
+/* Gaps as a GPU behind a daemon has them are in what its launches took. */
+void sim_setup_trace(const struct sched_trace *trace, struct sim_setup *ret_setup)
+{
+    *ret_setup = (struct sim_setup){
+        .trace = trace, .n_layers = trace->n_weights, .n_clients = trace->n_clients};
+    for (uint32_t i = 0; i < trace->n_weights; i++) {
+        ret_setup->run_usec += trace->run_usec[i] / trace->n_weights;
+    }
+    for (uint32_t i = 0; i < trace->n_clients; i++) {
+        ret_setup->clients[i] = (struct sim_client){.hold_usec_max = -1, .priority = SCHED_NORMAL};
+    }
 }
 
 static void begin(struct sim *sim, const struct sim_setup *setup, struct sim_result *result)
@@ -438,23 +493,16 @@ static void begin(struct sim *sim, const struct sim_setup *setup, struct sim_res
         walker->i_layer = walker->client->join_usec > 0
                               ? 0
                               : (uint32_t)(random_unit(sim) * setup->n_layers / n_burst) * n_burst;
+        if (setup->trace != NULL) {
+            walker->i_step = setup->trace->first_step[i];
+            walker->i_layer = setup->trace->steps[walker->i_step].i_weight;
+        }
     }
 }
 
-static int compare_doubles(const void *a, const void *b)
+static double percentile_of(struct samples *samples, uint32_t percent)
 {
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double percentile(struct samples *samples, uint32_t percent)
-{
-    if (samples->n == 0) {
-        return 0;
-    }
-    qsort(samples->values, samples->n, sizeof(double), compare_doubles);
-    return samples->values[(uint64_t)(samples->n - 1) * percent / 100];
+    return percentile(samples->values, samples->n, percent);
 }
 
 static void conclude(struct sim *sim)
@@ -475,10 +523,10 @@ static void conclude(struct sim *sim)
     result->per_launch =
         (double)sim->n_rows_run / (double)(sim->n_launches + (sim->n_launches == 0));
     result->slow_to_fast = most > 0 ? fewest / most : 0;
-    result->pass_p50 = percentile(&sim->passes, 50);
-    result->pass_p99 = percentile(&sim->passes, 99);
-    result->stall_p50_usec = percentile(&sim->stalls, 50);
-    result->stall_p99_usec = percentile(&sim->stalls, 99);
+    result->pass_p50 = percentile_of(&sim->passes, 50);
+    result->pass_p99 = percentile_of(&sim->passes, 99);
+    result->stall_p50_usec = percentile_of(&sim->stalls, 50);
+    result->stall_p99_usec = percentile_of(&sim->stalls, 99);
     sched_stats(sim->sched, &result->stats);
 }
 

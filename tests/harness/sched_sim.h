@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "daemon/engine/sched.h"
+#include "tests/harness/sched_trace.h"
 
 #define SIM_CLIENTS_MAX 64u
 #define SIM_LAYERS_MAX  512u
@@ -38,6 +39,8 @@ struct sim_client {
 
 struct sim_setup {
     enum sched_mode mode;
+    const struct sched_trace *trace; /* NULL, or what the clients do instead, and launches take,
+                                        again and again: the i-th what its i-th client did */
     uint32_t n_layers;
     uint32_t n_clients;
     struct sim_client clients[SIM_CLIENTS_MAX];
@@ -59,7 +62,8 @@ struct sim_result {
     double stall_p50_usec; /* asked -> launched */
     double stall_p99_usec;
     double held_max_usec;             /* the longest that one was held with the device free */
-    uint64_t n_done[SIM_CLIENTS_MAX]; /* in the second half of the time, as all of the above */
+    uint64_t n_done[SIM_CLIENTS_MAX]; /* in the second half of the time, as all of the above; not
+                                         those that timed out */
     uint64_t n_refused;               /* timed out */
     struct sched_stats stats;
 };
@@ -67,5 +71,9 @@ struct sim_result {
 /* sim_run() - the result, of the second half of the time. */
 void sim_run(const struct sim_setup *setup, struct sim_result *ret_result);
 
-/* sim_alone_usec() - a pass of that client with the device to itself. */
+/* sim_setup_trace() - the setup of a trace; mode, n_ahead, seconds and seed are the caller's to
+ * fill in. */
+void sim_setup_trace(const struct sched_trace *trace, struct sim_setup *ret_setup);
+
+/* sim_alone_usec() - a pass of that client, one of the setup's, with the device to itself. */
 double sim_alone_usec(const struct sim_setup *setup, const struct sim_client *client);

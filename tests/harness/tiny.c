@@ -21,3 +21,19 @@ int tiny_stop(struct fixture *fixture, struct test_model *model)
     test_model_finish(model);
     return code;
 }
+
+int bare_start(struct fixture *fixture, gemmd_client_t **ret_client)
+{
+    fixture_init(fixture);
+    fixture_start(fixture, &(struct fixture_options){.model = NULL});
+    *ret_client = fixture_open(fixture, GEMMD_PATH_RING);
+    return 0;
+}
+
+int bare_stop(struct fixture *fixture, gemmd_client_t *client)
+{
+    gemmd_close(client);
+    int code = fixture_stop(fixture);
+    fixture_finish(fixture);
+    return code;
+}

@@ -1,5 +1,5 @@
-/* tiny.h - the daemon on a private socket folder, serving the test model as "tiny": what most tests
- * of the service begin and end with. */
+/* tiny.h - the daemon on a private socket folder, serving the test model as "tiny", or nothing yet:
+ * what most tests of the service begin and end with. */
 #pragma once
 
 #include <stdint.h>
@@ -12,3 +12,7 @@
 int tiny_start(struct fixture *fixture, struct test_model *model, uint64_t seed,
                const char *config);
 int tiny_stop(struct fixture *fixture, struct test_model *model);
+
+/* bare_start() - without a model, and a client of it. bare_stop() - as tiny_stop(). */
+int bare_start(struct fixture *fixture, gemmd_client_t **ret_client);
+int bare_stop(struct fixture *fixture, gemmd_client_t *client);

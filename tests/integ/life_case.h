@@ -8,6 +8,7 @@
 
 #define EXIT_USAGE   2
 #define EXIT_REFUSED 4
+#define EXIT_FAILED  5
 
 struct life {
     struct fixture fixture;

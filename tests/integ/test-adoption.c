@@ -253,6 +253,136 @@ static void test_cut_short_reload(void **state)
     assert_int_equal(fake_supervisor_count(&supervisor, "m.2"), 1);
 }
 
+/* ---- deaths in the middle of it ----------------------------------------------------------------
+ */
+
+/* Processes that die of the first region that they import. */
+static void die_adopting(struct life *life, uint32_t n_times)
+{
+    assert_int_equal(setenv("GEMMD_FAULT", "import:1", 1), 0);
+    for (uint32_t i = 1; i <= n_times; i++) {
+        fixture_spawn(&life->fixture, &life->options);
+        assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), 256 + SIGKILL);
+        fake_supervisor_read(&supervisor);
+        assert_int_equal(fake_supervisor_count(&supervisor, "a."), i);
+        assert_int_equal(supervisor.store.n, N_KEPT + i);
+    }
+}
+
+/* Two deaths may have had another cause. */
+static void test_two_deaths(void **state)
+{
+    struct life *life = *state;
+    for (uint32_t i = 0; i < 2; i++) {
+        leave_weights(life);
+        die_adopting(life, 2);
+        assert_int_equal(unsetenv("GEMMD_FAULT"), 0);
+        start(life);
+        expect_origin(life, "adopted");
+        fixture_kill(&life->fixture);
+        fake_supervisor_read(&supervisor);
+        assert_int_equal(supervisor.store.n, N_KEPT);
+    }
+}
+
+/* The fourth process lets go of them, and would die if it did not. */
+static void test_deadly_weights(void **state)
+{
+    struct life *life = *state;
+    leave_weights(life);
+    die_adopting(life, 3);
+    expect_restart(life, "loaded");
+    assert_int_equal(unsetenv("GEMMD_FAULT"), 0);
+    assert_int_equal(fixture_logged(&life->fixture, "3 processes have died of adopting it"), 1);
+    expect_restart(life, "adopted");
+}
+
+/* ---- draining ----------------------------------------------------------------------------------
+ */
+
+static void expect_state(struct life *life, const char *expected)
+{
+    json_t *document = status_document_read(&life->fixture);
+    assert_string_equal(json_string_value(json_object_get(document, "state")), expected);
+    json_decref(document);
+}
+
+/* What somebody has drained takes no work after a death, nor after another; a stop ends that. */
+static void test_drained(void **state)
+{
+    struct life *life = *state;
+    start(life);
+    gemmd_client_t *client = fixture_open(&life->fixture, GEMMD_PATH_RING);
+    assert_int_equal(control_verb(client, MSG_VERB_DRAIN, NULL), 0);
+    assert_int_equal(control_verb(client, MSG_VERB_DRAIN, NULL), 0);
+    gemmd_close(client);
+    for (uint32_t i = 0; i < 2; i++) {
+        fixture_kill(&life->fixture);
+        fake_supervisor_read(&supervisor);
+        assert_int_equal(fake_supervisor_count(&supervisor, "d."), 1);
+        start(life);
+        expect_state(life, "draining");
+        expect_origin(life, "adopted");
+        assert_false(life_serves(life));
+    }
+    assert_int_equal(fixture_stop(&life->fixture), 0);
+    fake_supervisor_read(&supervisor);
+    assert_int_equal(supervisor.store.n, N_KEPT);
+    expect_restart(life, "adopted");
+}
+
+/* ---- starts that cannot work -------------------------------------------------------------------
+ */
+
+/* It ends slowly, and with what asks for another start; without weights, at once and as it is. */
+static void test_faulty_configuration(void **state)
+{
+    struct life *life = *state;
+    static const char *const faults[] = {"threads = many\n", "models = missing=/nowhere\n"};
+    static const int codes[] = {EXIT_USAGE, EXIT_REFUSED};
+    for (uint32_t i = 0; i < 2; i++) {
+        life->options.config = faults[i];
+        fixture_spawn(&life->fixture, &life->options);
+        assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), codes[i]);
+        assert_int_equal(fixture_logged(&life->fixture, "the weights stay kept"), 0);
+    }
+    life->options.config = NULL;
+    leave_weights(life);
+    for (uint32_t i = 0; i < 2; i++) {
+        double begin = fixture_now();
+        life->options.config = faults[i];
+        fixture_spawn(&life->fixture, &life->options);
+        assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), EXIT_FAILED);
+        assert_true(fixture_now() - begin >= 2.0);
+        assert_int_equal(fixture_logged(&life->fixture, "the weights stay kept"), i + 1);
+    }
+    fixture_spawn(&life->fixture, &life->options);
+    fixture_wait_logged(&life->fixture, "the weights stay kept", 3);
+    assert_int_equal(fixture_stop(&life->fixture), 0); /* also while it waits */
+    life->options.config = NULL;
+    expect_restart(life, "adopted");
+}
+
+#define DISABLED(name) "kernels_disabled = " name "_int4_gemm_group\n"
+
+/* One line says it, and of the weights nothing is lost. */
+static void test_no_kernel_left(void **state)
+{
+    struct life *life = *state;
+    leave_weights(life);
+    life->options.config = DISABLED("portable") DISABLED("avx2") DISABLED("avx512");
+    fixture_spawn(&life->fixture, &life->options);
+    assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), EXIT_FAILED);
+    assert_int_equal(fixture_logged(&life->fixture,
+                                    "kept weight 'tiny/layer.int4': each kernel that could is "
+                                    "disabled in the configuration: "),
+                     1);
+    fake_supervisor_read(&supervisor);
+    assert_int_equal(supervisor.store.n, N_KEPT);
+    life->options.config = NULL;
+    expect_restart(life, "adopted");
+}
+
 /* ---- two of them -------------------------------------------------------------------------------
  */
 
@@ -265,7 +395,7 @@ static void test_two_daemons(void **state)
     fake_supervisor_read(&supervisor);
     fixture_init(&second);
     fixture_spawn(&second, &life->options);
-    assert_int_equal(fixture_wait_exit(&second, FIXTURE_STOP_SECONDS), EXIT_REFUSED);
+    assert_int_equal(fixture_wait_exit(&second, FIXTURE_STOP_SECONDS), EXIT_FAILED);
     assert_int_equal(fixture_logged(&second, "still serves the weights that were kept"), 1);
     fixture_finish(&second);
     fake_supervisor_read(&supervisor);
@@ -293,6 +423,10 @@ static void test_handed_sockets(void **state)
         assert_int_equal(fixture_stop(&life->fixture), 0);
         assert_true(life_has_sockets(life));
     }
+    life->options.config = "models = missing=/nowhere\n";
+    fixture_spawn(&life->fixture, &life->options);
+    assert_int_not_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), 0);
+    assert_true(life_has_sockets(life)); /* nor does one that cannot start */
 }
 
 static void test_watchdog(void **state)
@@ -310,11 +444,24 @@ int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_adopted),          CASE(test_loaded_by_hand),     CASE(test_flipped_byte),
-        CASE(test_missing_region),   CASE(test_missing_manifest),   CASE(test_other_format),
-        CASE(test_damaged_manifest), CASE(test_changed_checkpoint), CASE(test_configured_otherwise),
-        CASE(test_cut_short_reload), CASE(test_two_daemons),        CASE(test_handed_sockets),
+        CASE(test_adopted),
+        CASE(test_loaded_by_hand),
+        CASE(test_flipped_byte),
+        CASE(test_missing_region),
+        CASE(test_missing_manifest),
+        CASE(test_other_format),
+        CASE(test_damaged_manifest),
+        CASE(test_changed_checkpoint),
+        CASE(test_configured_otherwise),
+        CASE(test_cut_short_reload),
+        CASE(test_two_daemons),
+        CASE(test_handed_sockets),
         CASE(test_watchdog),
+        CASE(test_two_deaths),
+        CASE(test_deadly_weights),
+        CASE(test_drained),
+        CASE(test_faulty_configuration),
+        CASE(test_no_kernel_left),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* test-anchor.c - one row of x among many others: its row of y never changes, wherever it stands,
  * however many stand with it and whoever shares its launch (T30). GEMMD_TEST_SECONDS sets how long
- * the crowd works; GEMMD_TEST_SECONDS=60 is the long run. */
+ * the crowd works; GEMMD_TEST_SECONDS=60 is the long run, on the host or, with tests/gpu/run, on a
+ * GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -14,23 +15,21 @@
 #include <cmocka.h>
 
 #include "ipc/base/num.h"
+#include "tests/harness/anchor.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/model.h"
-#include "tests/harness/product.h"
 #include "tests/harness/status_document.h"
 
 #define N_CROWD        8u
 #define CROWD_SECONDS  2.0
 #define CROWD_DEADLINE 20.0
 #define PAUSE_USEC_MAX 20000u
-#define M_MAX          1024u
-#define ANCHOR_SEED    5000u
 
 /* AddressSanitizer makes a thousand rows of 2048 a matter of minutes. */
 #if defined(__SANITIZE_ADDRESS__)
 static const uint32_t sizes[] = {1, 2, 17, 33, 128, 257};
 #else
-static const uint32_t sizes[] = {1, 2, 17, 33, 128, 257, M_MAX};
+static const uint32_t sizes[] = {1, 2, 17, 33, 128, 257, ANCHOR_ROWS_MAX};
 #endif
 
 static const uint32_t shapes[TEST_WEIGHTS][2] = {{2048, 2048}, {40, 128}, {2048, 2048}};
@@ -63,71 +62,27 @@ static int tear_down(void **state)
     return code;
 }
 
-/* The anchor alone, judged; and rows around it, of which each request takes a stretch. */
-struct rows {
-    gemmd_client_t *client;
-    struct product alone;
-    struct product around; /* the anchor is row M_MAX - 1 of 2 M_MAX - 1 */
-};
-
-static void rows_finish(struct rows *rows)
-{
-    product_finish(&rows->alone);
-    product_finish(&rows->around);
-    gemmd_close(rows->client);
-}
-
-static bool rows_init(struct rows *rows, enum gemmd_path path, uint32_t i_weight)
-{
-    const struct test_weight *weight = &model.weights[i_weight];
-    struct product_shape shape = {
-        .m = 1, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = ANCHOR_SEED};
-    *rows = (struct rows){.client = fixture_open(&fixture, path)};
-    if (!product_init(&rows->alone, rows->client, "anchor", weight, &shape)) {
-        return false;
-    }
-    shape.m = 2 * M_MAX - 1;
-    shape.seed = ANCHOR_SEED - (M_MAX - 1);
-    return product_init(&rows->around, rows->client, "anchor", weight, &shape) &&
-           product_run(&rows->alone, rows->client);
-}
-
-/* m rows, the anchor at `place` among them: the same bytes as alone. */
-static bool anchor_holds(struct rows *rows, uint32_t m, uint32_t place)
-{
-    struct product *around = &rows->around;
-    around->gemm.m = m;
-    around->gemm.x_offset_bytes = (M_MAX - 1 - place) * around->x_stride * sizeof(uint16_t);
-    product_clear(around);
-    if (!product_run(around, rows->client)) {
-        return false;
-    }
-    if (!product_same_row(&rows->alone, 0, around, place)) {
-        (void)fprintf(stderr, "row %u of %u differs from what it is alone\n", place, m);
-        return false;
-    }
-    return true;
-}
-
 static void test_every_place(void **state)
 {
     (void)state;
     for (uint32_t i_weight = 0; i_weight < TEST_WEIGHTS; i_weight++) {
-        struct rows rows;
-        assert_true(rows_init(&rows, GEMMD_PATH_RING, i_weight));
-        assert_true(product_is_right(&rows.alone));
+        struct anchor anchor;
+        gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
+        assert_true(anchor_init(&anchor, client, "anchor", &model.weights[i_weight], GEMMD_F32));
+        assert_true(product_is_right(&anchor.alone));
         for (uint32_t i = 0; i < 3 * ARRAY_LENGTH(sizes); i++) {
             uint32_t m = sizes[i / 3];
-            assert_true(anchor_holds(&rows, m, i % 3 * (m - 1) / 2));
+            assert_true(anchor_holds(&anchor, client, m, i % 3 * (m - 1) / 2));
         }
-        rows_finish(&rows);
+        anchor_finish(&anchor);
+        gemmd_close(client);
     }
 }
 
 /* ---- the crowd ---------------------------------------------------------------------------------
  */
 
-/* Of 1 to M_MAX rows, few being as likely as many. */
+/* Of 1 to ANCHOR_ROWS_MAX rows, few being as likely as many. */
 static uint32_t random_size(uint64_t *random)
 {
     uint64_t limit = 1ull << test_random(random) % 11;
@@ -136,20 +91,20 @@ static uint32_t random_size(uint64_t *random)
 
 static bool crowd_member(uint32_t i_member, double seconds)
 {
-    struct rows rows;
+    struct anchor anchor;
     uint64_t random = i_member * 2 + 1;
-    if (!rows_init(&rows, i_member % 4 == 3 ? GEMMD_PATH_ZEROMQ : GEMMD_PATH_RING,
-                   i_member % 2 == 0 ? TEST_INT4 : TEST_PLAIN)) {
-        return false;
-    }
-    bool is_right = true;
+    const struct test_weight *weight = &model.weights[i_member % 2 == 0 ? TEST_INT4 : TEST_PLAIN];
+    gemmd_client_t *client =
+        fixture_open(&fixture, i_member % 4 == 3 ? GEMMD_PATH_ZEROMQ : GEMMD_PATH_RING);
+    bool is_right = anchor_init(&anchor, client, "anchor", weight, GEMMD_F32);
     for (double end = fixture_now() + seconds; is_right && fixture_now() < end;) {
         uint32_t m = random_size(&random);
-        is_right = anchor_holds(&rows, m, (uint32_t)(test_random(&random) % m));
+        is_right = anchor_holds(&anchor, client, m, (uint32_t)(test_random(&random) % m));
         atomic_fetch_add(n_products, 1);
         (void)usleep((useconds_t)(test_random(&random) % PAUSE_USEC_MAX));
     }
-    rows_finish(&rows);
+    anchor_finish(&anchor);
+    gemmd_close(client);
     return is_right;
 }
 

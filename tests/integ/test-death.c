@@ -219,12 +219,6 @@ static void holdings_read(struct holdings *holdings)
     holdings->n_maps = fixture_maps(&fixture);
 }
 
-static uint32_t kills_wanted(void)
-{
-    const char *text = getenv("GEMMD_KILLS");
-    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : N_KILLS;
-}
-
 static void await_products(void)
 {
     double deadline = fixture_now() + SETTLE_SECONDS;
@@ -247,7 +241,7 @@ static void test_deaths_disturb_nobody(void **state)
     for (uint32_t i = 0; i < N_SURVIVORS; i++) {
         survivors[i] = start_child(live_and_tell, i);
     }
-    kill_clients(kills_wanted(), &random);
+    kill_clients(fixture_number("GEMMD_KILLS", N_KILLS), &random);
     assert_true(fixture_is_running(&fixture));
     await_products();
     atomic_store(&shared->is_over, true);
@@ -259,7 +253,8 @@ static void test_deaths_disturb_nobody(void **state)
     }
     holdings_read(&after);
     print_message("%u killed; survivors made %ju and %ju products; fds %u -> %u, maps %u -> %u\n",
-                  kills_wanted(), (uintmax_t)atomic_load(&shared->n_products[0]),
+                  fixture_number("GEMMD_KILLS", N_KILLS),
+                  (uintmax_t)atomic_load(&shared->n_products[0]),
                   (uintmax_t)atomic_load(&shared->n_products[1]), before.n_fds, after.n_fds,
                   before.n_maps, after.n_maps);
     assert_int_equal(after.counts.n_sessions, before.counts.n_sessions);

@@ -159,9 +159,37 @@ static void test_refusals(void **state)
     expect_refusal(BENCH("--m", "1,8193"), REFUSED, "m 8193 is not between 1 and 8192");
     expect_refusal(BENCH("--m", "0"), USAGE, "--m '0'");
     expect_refusal(BENCH("--shape", "64x64", "--shape", "65536x65536"), REFUSED, "over the limit");
-    expect_refusal(BENCH("--device", "cuda:7"), REFUSED, "cuda:7");
-    expect_refusal(BENCH("--disable", "nobody"), REFUSED, "no kernel of this build");
+    expect_refusal(BENCH("--m", "64..8"), USAGE, "--m '64..8'");
+    expect_refusal(BENCH("--device", "cuda:7"), REFUSED, "'cuda:7'; there is host");
+    expect_refusal(BENCH("--disable", "avx2_int4_gemm"), REFUSED, "like avx2_int4_gemm_group, ");
+    expect_refusal(BENCH("--svg", "/nonexistent/x.svg"), FAILED, "/nonexistent/x.svg");
     expect_refusal(BENCH("--csv", "/nonexistent/x.csv"), FAILED, "/nonexistent/x.csv");
+}
+
+/* What --help lists is what the daemon knows. */
+static void test_formats_of_help(void **state)
+{
+    (void)state;
+    static char refusal[4096];
+    uint32_t n = 0;
+    assert_int_equal(BENCH("--format", "int3"), REFUSED);
+    (void)snprintf(refusal, sizeof(refusal), "%s", contents("err"));
+    char *names = strstr(refusal, "there are ");
+    assert_non_null(names);
+    assert_int_equal(BENCH("--help"), DONE);
+    char *rest = NULL;
+    for (char *name = strtok_r(names + strlen("there are "), ", \n", &rest); name != NULL;
+         name = strtok_r(NULL, ", \n", &rest)) {
+        has("out", name);
+        n++;
+    }
+    const char *end = strstr(contents("out"), "\nDefaults:");
+    const char *at = strstr(contents("out"), "\nFormats");
+    assert_true(n > 10 && at && end);
+    for (at = strchr(at + 1, '\n'); at < end; at++) {
+        n -= *at == ',' ? 1 : 0;
+    }
+    assert_int_equal(n, 1); /* as many, with a comma between any two */
 }
 
 /* Regions of the daemon that a bench has made. */
@@ -205,9 +233,8 @@ static void test_interrupt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table_and_files),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_table_and_files), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_formats_of_help),
         cmocka_unit_test(test_interrupt),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include <jansson.h>
 
 #include "client/tool/npy.h"
+#include "ipc/unix.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/model.h"
 #include "tests/harness/tiny.h"
@@ -184,25 +187,72 @@ static void test_load_options(void **state)
     assert_int_equal(GEMMCTL("unload", "cut"), DONE);
 }
 
-/* host_isa leaves the portable kernel; every m has the weight's one floor, and takes that long. The
- * floor may be unknown, on a machine too busy to tell the speed of its memory, but is never 0. */
+/* host_isa leaves the portable kernel; every m has the weight's one floor, and no time, since none
+ * was measured. The floor may be unknown, on a machine too busy to tell the speed of its memory,
+ * but is never 0. */
 static void test_explanation(void **state)
 {
     (void)state;
     const char *kernel;
-    double predicted;
+    json_t *predicted;
+    json_t *measured;
     json_t *floors[2];
     assert_int_equal(GEMMCTL("explain", "tiny/layer.int4", "--m", "1,64", "--json"), DONE);
     json_t *document = json_output();
-    assert_int_equal(json_unpack(document, "{s:[{s:s, s:F, s:o}, {s:o}]}", "choices", "kernel",
-                                 &kernel, "predicted_usec", &predicted, "floor_usec", &floors[0],
-                                 "floor_usec", &floors[1]),
+    assert_int_equal(json_unpack(document, "{s:[{s:s, s:o, s:o, s:o}, {s:o}]}", "choices", "kernel",
+                                 &kernel, "predicted_usec", &predicted, "measured_usec", &measured,
+                                 "floor_usec", &floors[0], "floor_usec", &floors[1]),
                      0);
     assert_memory_equal(kernel, "portable_", 9);
     assert_true(json_is_null(floors[0]) || json_real_value(floors[0]) > 0);
     assert_true(json_equal(floors[0], floors[1]));
-    assert_true(predicted >= json_real_value(floors[0]));
+    assert_true(json_is_null(predicted) && json_is_null(measured));
     json_decref(document);
+}
+
+static const char *output(void)
+{
+    static char text[8192];
+    FILE *out = fopen(temp_path(&fixture.folder, "out"), "r");
+    assert_non_null(out);
+    text[fread(text, 1, sizeof(text) - 1, out)] = '\0';
+    (void)fclose(out);
+    return text;
+}
+
+static uint32_t count(const char *text, const char *piece)
+{
+    uint32_t n = 0;
+    for (; (text = strstr(text, piece)) != NULL; text++) {
+        n++;
+    }
+    return n;
+}
+
+/* A screen holds it: a line for each number of rows, one for each reason, and no figure of a time
+ * that nobody knows. */
+static void test_explanation_for_people(void **state)
+{
+    (void)state;
+    assert_int_equal(GEMMCTL("explain", "tiny/layer.int4"), DONE);
+    assert_true(count(output(), "\n") <= 23);
+    assert_int_equal(count(output(), "portable_int4_gemm_group"), 7);
+    assert_int_equal(count(output(), "avx2_fp8_gemm_group"), 1);
+    assert_int_equal(count(output(), " predicted"), 0);
+    assert_int_equal(count(output(), "\n- not measured: gemmctl bench does"), 1);
+    assert_int_equal(GEMMCTL("explain", "tiny/layer.int4", "--m", "3,8..32"), DONE);
+    assert_int_equal(count(output(), "portable_int4_gemm_group"), 4);
+    expect_refusal(GEMMCTL("explain", "tiny/layer.int4", "--m", "8..4"), USAGE,
+                   "--m '8..4' is not a list of at most 32 numbers of rows, like 1,3,8..64");
+}
+
+static void test_help_of_commands(void **state)
+{
+    (void)state;
+    assert_int_equal(GEMMCTL("load", "--help"), DONE);
+    assert_int_equal(count(output(), "load NAME PATH [--device D]"), 1);
+    assert_int_equal(GEMMCTL("bench", "--m", "1", "--help"), DONE);
+    assert_int_equal(count(output(), "llama-3-8b"), 1);
 }
 
 static void test_every_command_for_people(void **state)
@@ -294,7 +344,7 @@ static void test_values_beyond_the_type(void **state)
 static void test_usage(void **state)
 {
     (void)state;
-    expect_refusal(GEMMCTL("frobnicate"), USAGE, "frobnicate");
+    expect_refusal(GEMMCTL("frobnicate"), USAGE, "frobnicate'; there are status, load, unload,");
     expect_refusal(gemmctl(fixture.socket_dir, (const char *const[]){NULL}), USAGE, "missing");
     expect_refusal(GEMMCTL("load", "one-argument"), USAGE, "load");
     expect_refusal(GEMMCTL("load", "a", "/tmp", "--fuse", "bogus"), USAGE,
@@ -333,14 +383,36 @@ static void test_no_daemon(void **state)
     }
 }
 
+/* A socket that its daemon has left behind: somebody may be starting it anew. */
+static void test_daemon_has_died(void **state)
+{
+    (void)state;
+    char dir[256];
+    (void)snprintf(dir, sizeof(dir), "%s", temp_path(&fixture.folder, "died"));
+    assert_int_equal(mkdir(dir, 0700), 0);
+    int fd = unix_listen(temp_path(&fixture.folder, "died/session"), SOCK_SEQPACKET, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    expect_refusal(gemmctl(dir, (const char *const[]){"status", NULL}), NO_DAEMON,
+                   "has died, and may be starting anew just now");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
-    expect_refusal(GEMMCTL("unload", "absent"), REFUSED, "absent");
-    expect_refusal(GEMMCTL("reload", "absent"), REFUSED, "absent");
-    expect_refusal(GEMMCTL("explain", "tiny/absent"), REFUSED, "absent");
-    expect_refusal(GEMMCTL("verify", "tiny/absent"), REFUSED, "no weight 'tiny/absent'");
-    expect_refusal(GEMMCTL("verify", "absent/layer"), REFUSED, "no model 'absent'");
+    static const char no_model[] = "gemmctl: NOT_FOUND: there is no model 'absent'; there is tiny";
+    static const char no_weight[] = "gemmctl: NOT_FOUND: no weight 'tiny/layer.int8' is resident; "
+                                    "there are tiny/layer.int4, ";
+    expect_refusal(GEMMCTL("unload", "absent"), REFUSED, no_model);
+    expect_refusal(GEMMCTL("reload", "absent"), REFUSED, no_model);
+    expect_refusal(GEMMCTL("weights", "absent"), REFUSED, no_model);
+    expect_refusal(GEMMCTL("verify", "absent/layer"), REFUSED, no_model);
+    expect_refusal(GEMMCTL("explain", "tiny/layer.int8"), REFUSED, no_weight);
+    expect_refusal(GEMMCTL("verify", "tiny/layer.int8"), REFUSED, no_weight);
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int8", "--in", "x", "--out", "y"), REFUSED,
+                   no_weight);
+    expect_refusal(GEMMCTL("load", "a", model.path, "--device", "cuda:5"), REFUSED,
+                   "this daemon owns no device 'cuda:5'; there is host");
     expect_refusal(GEMMCTL("load", "lost", "/missing"), REFUSED,
                    "gemmctl: NOT_FOUND: model 'lost': /missing: No such file or directory\n");
     expect_refusal(GEMMCTL("load", "empty", fixture.socket_dir), REFUSED, ".safetensors");
@@ -386,12 +458,15 @@ int main(void)
         cmocka_unit_test(test_one_name_for_a_key),
         cmocka_unit_test(test_load_options),
         cmocka_unit_test(test_explanation),
+        cmocka_unit_test(test_explanation_for_people),
+        cmocka_unit_test(test_help_of_commands),
         cmocka_unit_test(test_every_command_for_people),
         cmocka_unit_test(test_load_shows_in_models),
         cmocka_unit_test(test_gemm_from_file_to_file),
         cmocka_unit_test(test_values_beyond_the_type),
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_no_daemon),
+        cmocka_unit_test(test_daemon_has_died),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_failed),
         cmocka_unit_test(test_drain),

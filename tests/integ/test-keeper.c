@@ -69,6 +69,35 @@ static void test_no_leak(void **state)
     assert_int_equal(fixture_fds(&life->fixture), n_fds - TEST_WEIGHTS - 1);
 }
 
+static int set_up_real(void **state)
+{
+    int r = set_up(state);
+    struct life *life = *state;
+    (void)snprintf(life->argument, sizeof(life->argument), "minilm=%s/tests/data/minilm-gptq-4bit",
+                   getenv("GEMMD_SOURCE_DIR"));
+    return r;
+}
+
+/* 37 regions and a manifest: what fits the limit is kept; what does not is said, and loaded anew.
+ */
+static void test_limit(void **state)
+{
+    struct life *life = *state;
+    static const uint64_t limits[] = {2 * 38, 2 * 38 - 2};
+    for (uint32_t i = 0; i < 2; i++) {
+        life->options.n_fds_max = limits[i];
+        fixture_start(&life->fixture, &life->options);
+        pid_t pid = fixture_daemon_pid(&life->fixture);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        fixture_wait_logged(&life->fixture, "is started with", 2 * (i + 1));
+        fixture_wait_ready(&life->fixture, true);
+        assert_int_equal(fixture_logged(&life->fixture, "37 weights adopted in"), 1);
+        bool is_refused = fixture_logged(&life->fixture, "the limit of 74 open files allows") > 0;
+        assert_int_equal(is_refused, i == 1);
+        assert_int_equal(fixture_stop(&life->fixture), 0);
+    }
+}
+
 /* ---- not started again -------------------------------------------------------------------------
  */
 
@@ -240,9 +269,15 @@ int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_death),    CASE(test_no_leak),        CASE(test_refusals),
-        CASE(test_backoff),  CASE(test_upgrade),        CASE(test_no_sign_of_life),
-        CASE(test_stranger), CASE(test_file_is_mended),
+        CASE(test_death),
+        CASE(test_no_leak),
+        CASE(test_refusals),
+        CASE(test_backoff),
+        CASE(test_upgrade),
+        CASE(test_no_sign_of_life),
+        CASE(test_stranger),
+        CASE(test_file_is_mended),
+        cmocka_unit_test_setup_teardown(test_limit, set_up_real, life_tear_down),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -14,6 +13,7 @@
 #include "tests/harness/family_cases.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/product.h"
+#include "tests/harness/tiny.h"
 
 static struct fixture fixture;
 static gemmd_client_t *client;
@@ -21,33 +21,22 @@ static gemmd_client_t *client;
 static int set_up(void **state)
 {
     (void)state;
-    fixture_init(&fixture);
-    fixture_start(&fixture, &(struct fixture_options){.model = NULL});
-    client = fixture_open(&fixture, GEMMD_PATH_RING);
-    return 0;
+    return bare_start(&fixture, &client);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    gemmd_close(client);
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    return code;
+    return bare_stop(&fixture, client);
 }
 
 static void write_model(const char *folder, const struct family_case *family,
                         const struct gk_canonical *canonical)
 {
-    char path[512];
     struct tensor_file file;
-    assert_int_equal(mkdir(folder, 0700), 0);
-    (void)snprintf(path, sizeof(path), "%s/config.json", folder);
-    write_text(path, family->config);
     tensor_file_init(&file);
     tensor_file_add_weight(&file, "w", family->family, canonical);
-    (void)snprintf(path, sizeof(path), "%s/model.safetensors", folder);
-    tensor_file_write(&file, path);
+    test_folder_write(folder, family->config, &file);
     tensor_file_finish(&file);
 }
 

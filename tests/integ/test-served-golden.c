@@ -16,6 +16,7 @@
 #include "ipc/base/half.h"
 #include "tests/harness/control_job.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/tiny.h"
 
 #define M 2u
 
@@ -33,19 +34,13 @@ static gemmd_client_t *client;
 static int set_up(void **state)
 {
     (void)state;
-    fixture_init(&fixture);
-    fixture_start(&fixture, &(struct fixture_options){.model = NULL});
-    client = fixture_open(&fixture, GEMMD_PATH_RING);
-    return 0;
+    return bare_start(&fixture, &client);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    gemmd_close(client);
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    return code;
+    return bare_stop(&fixture, client);
 }
 
 /* The whole tensor; the caller frees it. */

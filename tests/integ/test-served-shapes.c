@@ -15,6 +15,7 @@
 #include "tests/harness/family_writer.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/random.h"
+#include "tests/harness/tiny.h"
 
 #define K       256u
 #define M       5u
@@ -62,20 +63,15 @@ static void write_model(void)
 static int set_up(void **state)
 {
     (void)state;
-    fixture_init(&fixture);
+    int r = bare_start(&fixture, &client);
     write_model();
-    fixture_start(&fixture, &(struct fixture_options){.model = NULL});
-    client = fixture_open(&fixture, GEMMD_PATH_RING);
-    return 0;
+    return r;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    gemmd_close(client);
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    return code;
+    return bare_stop(&fixture, client);
 }
 
 static void load(const char *name, const struct msg_shaping *shaping)

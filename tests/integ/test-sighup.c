@@ -97,7 +97,8 @@ static void test_a_higher_quota_holds_for_open_sessions(void **state)
     assert_int_equal(multiply(client), GEMMD_QUOTA);
     assert_non_null(strstr(gemmd_last_error(), "more bytes"));
     reload("user_buffer_bytes_max = 1G\nthreads = 3\nrows_max = 9\n");
-    await_line("was read again; these need a restart: threads, rows_max");
+    await_line("was read again; taken over: user_buffer_bytes_max; these need a restart: threads, "
+               "rows_max");
     assert_int_equal(bytes_limit(), 1 << 30);
     assert_int_equal(multiply(client), GEMMD_OK);
     gemmd_close(client);

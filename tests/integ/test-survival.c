@@ -210,12 +210,6 @@ static bool live(struct life *life, uint32_t i_client)
 /* ---- the test ----------------------------------------------------------------------------------
  */
 
-static uint32_t kills_wanted(void)
-{
-    const char *text = getenv("GEMMD_KILLS");
-    return text != NULL ? (uint32_t)strtoul(text, NULL, 10) : N_KILLS;
-}
-
 static void start_clients(struct life *life, pid_t *pids)
 {
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -272,7 +266,7 @@ static void test_sigkill_under_load(void **state)
     struct life *life = *state;
     pid_t pids[N_CLIENTS];
     uint64_t random = 0x5eed;
-    uint32_t n_kills = kills_wanted();
+    uint32_t n_kills = fixture_number("GEMMD_KILLS", N_KILLS);
     life->options.is_kept = true;
     fixture_start(&life->fixture, &life->options);
     start_clients(life, pids);
@@ -366,8 +360,7 @@ static double ready_seconds(const struct life *life)
 static void test_time_to_ready(void **state)
 {
     struct life *life = *state;
-    const char *text = getenv("GEMMD_TEST_MIB");
-    uint32_t n_mib = text != NULL ? (uint32_t)strtoul(text, NULL, 10) : MIB;
+    uint32_t n_mib = fixture_number("GEMMD_TEST_MIB", MIB);
     write_large(life, n_mib);
     life->options.is_kept = true;
     fixture_start(&life->fixture, &life->options);

@@ -4,7 +4,7 @@ import re
 
 from tree import refusal, run
 
-CONFIG = "daemon/server/config.c"
+CONFIG = "daemon/server/config_options.c"
 CONFIG_PAGE = "deploy/gemmd.conf"
 MAN_PAGE = re.compile(r"(?:^|/)gemmd\.conf\.5(?:\.in)?$")
 SCHEMA = "proto/gemmd.proto"

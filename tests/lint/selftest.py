@@ -16,13 +16,13 @@ CLEAN = {
     "kernels/include/gk/gk.h": "/* gk_version() - of the library. */\nint gk_version(void);\n",
     "client/include/gemmd.h": "/* gemmd_open() - connect. */\nint gemmd_open(void);\n",
     "client/libgemmd.map": "GEMMD_0.1 {\nglobal:\n    gemmd_open;\nlocal:\n    *;\n};\n",
-    "daemon/server/config.c": "static const int options[] = {\n    ROW(TEXT, socket_dir),\n};\n",
+    "daemon/server/config_options.c": "static const int options[] = {\n    ROW(TEXT, socket_dir),\n};\n",
     "daemon/CMakeLists.txt": "add_library(x a.c)\n",
     "deploy/gemmd.conf": "# socket_dir =\n",
     "deploy/man/gemmd.conf.5": "socket_dir\n",
     "proto/gemmd.proto": "message A { uint64 x = 1; }\nmessage B { A a = 1; }\n",
     "proto/PROTOCOL.md": "A, B\n",
-    "tests/lint/untested.txt": "daemon/server/config.c: tests/unit, its rows are read by every test\n",
+    "tests/lint/untested.txt": "daemon/server/config_options.c: tests/unit, its rows are read by every test\n",
     "tests/run": "#!/usr/bin/env bash\nset -euo pipefail\n",
 }
 
@@ -67,8 +67,8 @@ PLANTED = [
     ("documents", "proto/PROTOCOL.md", "A and `b` in passing\n", "message B"),
     ("documents", "proto/gemmd.proto", "message A { B b = 1; }\nmessage B { A a = 1; }\n", "cycle"),
     ("coverage", C, "int x;\n", "neither"),
-    ("coverage", ROWS, "daemon/server/config.c: tests/none, gone\n", "no such file"),
-    ("coverage", ROWS, "ipc/gone.c: tests/unit, gone\ndaemon/server/config.c: tests/unit, x\n", "is gone"),
+    ("coverage", ROWS, "daemon/server/config_options.c: tests/none, gone\n", "no such file"),
+    ("coverage", ROWS, "ipc/gone.c: tests/unit, gone\ndaemon/server/config_options.c: tests/unit, x\n", "is gone"),
     ("shell", "tests/run", "#!/usr/bin/env bash\necho\n", "pipefail"),
 ]
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """gemmctl top: its figures under load, what it says of a daemon that hangs, that was killed, and that was started anew,
 and the same in a terminal."""
+import json
 import os
 import pty
 import re
@@ -95,6 +96,16 @@ def check_terminal(folder):
     assert code == 0 and "DEVICE" in output and "gemmd" in output, (code, output)
 
 
+def check_json(folder):
+    """--json needs no terminal, and says null of times that nothing took."""
+    time.sleep(0.3)
+    document = json.loads(top(folder, "--interval", "0.2", "--json").stdout)
+    device, model = document["devices"][0], document["models"][0]
+    assert document["pid"] == pid_of(folder) and document["warning"] == "", document
+    assert device["name"] == "host" and device["requests_per_second"] == 0 and device["queue_p50_usec"] is None, document
+    assert model["name"] == "minilm" and model["requests"] > 0 and model["rows_per_second"] == 0, document
+
+
 def check_usage(folder):
     assert top(folder, "--interval", "0").returncode == 2
     assert top(folder, "word").returncode == 2
@@ -129,6 +140,7 @@ def main():
         check_under_load(folder)
         check_hang(folder)
         check_idle(folder)
+        check_json(folder)
         check_terminal(folder)
         check_death(folder)
 

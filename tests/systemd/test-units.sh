@@ -146,6 +146,10 @@ n_kept=$(property NFileDescriptorStore)
 [ "$n_kept" -gt 30 ] || fail "systemd keeps $n_kept descriptors"
 echo "ready; systemd keeps $n_kept descriptors"
 
+refused=$(inside setpriv --reuid=nobody --regid=nogroup --clear-groups /opt/gemmd/bin/gemmctl --socket-dir /run/gemmd status 2>&1) &&
+    fail "somebody who is not in the group was let in"
+[[ $refused == *"this user may not connect to /run/gemmd/session"* ]] || fail "'$refused' does not say who may"
+
 pid=$(property MainPID)
 inside kill -9 "$pid"
 await_successor "$pid"
@@ -165,11 +169,46 @@ echo "watchdog: adopted"
 
 inside systemctl reload gemmd.service || fail "reload"
 inside sh -c 'echo "threads = many" >>/opt/gemmd/etc/gemmd/gemmd.conf'
-inside systemctl reload gemmd.service || fail "reload of a file with a fault"
+! inside systemctl reload gemmd.service 2>/dev/null || fail "a reload of a file with a fault says it worked"
+[ "$(inside systemctl is-active gemmd.service)" = active ] || fail "a fault in the file has ended it"
 until_true 10 logged 52ac86bd278740c7b8c0b08c68339f03 'stays as it was' ||
     fail "the fault is not in the journal under its id"
 inside sed -i '/many/d' /opt/gemmd/etc/gemmd/gemmd.conf
 echo "reload: a fault is in the journal under its id"
+
+# refuses_to_start TEXT: a restart fails for that, again and again, and the weights stay.
+refuses_to_start() {
+    ! inside systemctl restart gemmd.service 2>/dev/null || fail "a restart that cannot work says it did"
+    until_true 10 logged 8dc60d3137dc448e967dfe28cb2a08ec "$1" || fail "'$1' is not in the journal under its id"
+    local n_before
+    n_before=$(property NRestarts)
+    sleep 5
+    [ "$(property NRestarts)" -gt "$n_before" ] || fail "it is not tried again"
+    [ "$(property NRestarts)" -le $((n_before + 3)) ] || fail "it is tried so often that systemd will give it up"
+    [ "$(property NFileDescriptorStore)" = "$n_kept" ] || fail "systemd keeps $(property NFileDescriptorStore) descriptors"
+}
+
+pid=$(property MainPID)
+for fault in "threads = many" "models = missing=/nowhere"; do
+    inside sh -c "echo '$fault' >>/opt/gemmd/etc/gemmd/gemmd.conf"
+    refuses_to_start "${fault##*[= ]}"
+    inside sed -i '/many\|missing/d' /opt/gemmd/etc/gemmd/gemmd.conf
+    await_successor "$pid"
+    pid=$(property MainPID)
+    echo "a start that cannot work ($fault): waited until it was mended, and adopted"
+done
+
+# What an operator has drained stays so over a death, and not over a restart.
+inside /opt/gemmd/bin/gemmctl --socket-dir /run/gemmd drain >/dev/null || fail "drain"
+inside kill -9 "$pid"
+await_successor "$pid"
+[[ $(status) == *'"state": "draining"'* ]] || fail "a death has undone the draining"
+pid=$(property MainPID)
+inside systemctl restart gemmd.service || fail "restart"
+await_successor "$pid"
+[[ $(status) == *'"state": "serving"'* ]] || fail "a restart has not ended the draining"
+[ "$(property NFileDescriptorStore)" = "$n_kept" ] || fail "the mark is still in the store"
+echo "drained: over a death, until a restart"
 
 inside systemctl stop gemmd.service 2>/dev/null || fail "stop"
 [ "$(property Result)" = success ] || fail "it did not end well: $(property Result)"

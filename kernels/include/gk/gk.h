@@ -433,6 +433,9 @@ uint32_t gk_candidates(const struct gk_problem *problem, const struct gk_kernel 
 int gk_select(const struct gk_problem *problem, const struct gk_kernel **ret_kernel,
               struct reason *why) GD_MUST_CHECK;
 
+/* gk_is_all_disabled() - is there none, and would there be one if none were disabled? Pure. */
+bool gk_is_all_disabled(const struct gk_problem *problem);
+
 /* gk_rows_max() - the most rows a launch of that problem may have, whatever its m: more than
  * GK_BATCH_ROWS_MAX for prefill that some kernel takes in larger launches. Pure. */
 uint32_t gk_rows_max(const struct gk_problem *problem);

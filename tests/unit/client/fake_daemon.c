@@ -69,10 +69,32 @@ static void *run(void *argument)
     return NULL;
 }
 
+static void unlink_sockets(const struct fake_daemon *fake)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_SOCKET_NAME);
+    (void)unlink(path);
+    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_CONTROL_NAME);
+    (void)unlink(path);
+}
+
+void fake_rise(struct fake_daemon *fake)
+{
+    char path[128];
+    unlink_sockets(fake);
+    atomic_store(&fake->is_stopping, false);
+    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_CONTROL_NAME);
+    GD_ASSERT(sock_bind_router(&fake->router, path, 0600) == 0);
+    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_SOCKET_NAME);
+    fake->listen_fd = side_listen(path, 0600);
+    GD_ASSERT(fake->listen_fd >= 0);
+    GD_ASSERT(pthread_create(&fake->thread, NULL, run, fake) == 0);
+    fake->is_running = true;
+}
+
 struct fake_daemon *fake_new(void)
 {
     struct fake_daemon *fake = calloc(1, sizeof(*fake));
-    char path[128];
     GD_ASSERT(fake);
     fake->router = SOCK_NULL;
     for (uint32_t i = 0; i < SESSIONS_MAX; i++) {
@@ -84,13 +106,7 @@ struct fake_daemon *fake_new(void)
     }
     (void)snprintf(fake->dir, sizeof(fake->dir), "/tmp/gemmd-fake-XXXXXX");
     GD_ASSERT(mkdtemp(fake->dir));
-    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_SOCKET_NAME);
-    fake->listen_fd = side_listen(path, 0600);
-    GD_ASSERT(fake->listen_fd >= 0);
-    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_CONTROL_NAME);
-    GD_ASSERT(sock_bind_router(&fake->router, path, 0600) == 0);
-    GD_ASSERT(pthread_create(&fake->thread, NULL, run, fake) == 0);
-    fake->is_running = true;
+    fake_rise(fake);
     return fake;
 }
 
@@ -108,12 +124,8 @@ struct fake_daemon *fake_free(struct fake_daemon *fake)
     if (!fake) {
         return NULL;
     }
-    char path[128];
     fake_die(fake);
-    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_SOCKET_NAME);
-    (void)unlink(path);
-    (void)snprintf(path, sizeof(path), "%s/%s", fake->dir, SIDE_CONTROL_NAME);
-    (void)unlink(path);
+    unlink_sockets(fake);
     (void)rmdir(fake->dir);
     free(fake);
     return NULL;

@@ -32,6 +32,7 @@ enum fake_quirk {
     FAKE_CORRUPT_RING = 1 << 15, /* overwrite the completion ring's tail */
     FAKE_FOREIGN_RESULT = 1 << 16, /* before each result, one for a request nobody made */
     FAKE_NO_READING = 1 << 17,     /* leave in the lanes what is there, until this is cleared */
+    FAKE_LATE_LANE = 1 << 18,      /* no answer to the opening of a lane until this is cleared */
 };
 
 #define FAKE_SENTENCE "n 5 is not the weight's 4: it was reloaded with another shape"
@@ -40,9 +41,11 @@ struct fake_daemon;
 
 /* fake_new() - start one in a folder of its own. fake_free() - stop it, remove the folder; NULL is
  * fine. fake_die() - end its thread and close its sockets, as a crash does; fake_free() is still
- * due. fake_set() - from now on these quirks and no others. fake_dir() - the folder. Any thread. */
+ * due. fake_rise() - after that, start another in the same folder, with the same quirks. fake_set()
+ * - from now on these quirks and no others. fake_dir() - the folder. Any thread. */
 struct fake_daemon *fake_new(void);
 struct fake_daemon *fake_free(struct fake_daemon *fake);
 void fake_die(struct fake_daemon *fake);
+void fake_rise(struct fake_daemon *fake);
 void fake_set(struct fake_daemon *fake, uint32_t quirks);
 const char *fake_dir(const struct fake_daemon *fake);

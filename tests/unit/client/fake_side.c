@@ -111,6 +111,7 @@ static void answer_side(struct fake_daemon *fake, struct fake_session *session,
         }
     }
     fake_be_late(fake, FAKE_LATE_ANSWER);
+    fake_be_late(fake, asked == SIDE_OPEN_LANE ? FAKE_LATE_LANE : 0);
     (void)!side_send(session->fd, &reply, fds, n_fds);
 }
 

@@ -40,6 +40,7 @@ static void test_usage_needs_no_daemon(void **state)
     assert_int_equal(run(&tool, command_load, "load x / --tp-size -1"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_load, "load x / --tp-rank 0"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_unload, "unload"), TOOL_USAGE);
+    assert_int_equal(run(&tool, command_unload, "unload m\xc3\xa9\xff"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_explain, "explain"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_explain, "explain w --m 1,,2"), TOOL_USAGE);
     assert_int_equal(run(&tool, command_explain, "explain w --m 0"), TOOL_USAGE);
@@ -233,6 +234,8 @@ static void test_out_is_whole_or_as_it_was(void **state)
                      TOOL_FAILED);
     assert_int_equal(run(&tool, command_gemm, "gemm m/w --in test-tool-x.npy --out /"),
                      TOOL_FAILED);
+    assert_int_equal(run(&tool, command_gemm, "gemm m/w --in test-tool-x.npy --out="), TOOL_FAILED);
+    tool.client->options.reconnect_msec = FIXTURE_SHORT_MSEC;
     assert_int_equal(run(&tool, command_gemm, line), TOOL_NO_DAEMON);
     assert_int_equal(unlink("test-tool-x.npy"), 0);
     assert_int_equal(unlink("test-tool-y.npy"), 0);

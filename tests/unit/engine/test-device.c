@@ -215,7 +215,7 @@ static void faults_from_the_environment(void **state)
     (void)state;
     struct device *device;
     struct reason why = REASON_NULL;
-    static const char *const bad[] = {"lost", "lost:0", "lost:1x", "found:1"};
+    static const char *const bad[] = {"lost", "lost:0", "lost:1x", "found:1", "import:0"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(setenv("GEMMD_FAULT", bad[i], 1), 0);
         assert_int_equal(device_open("host", 0, 1, &device, &why), STATUS_INVALID_ARGUMENT);

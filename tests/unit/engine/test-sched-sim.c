@@ -5,8 +5,10 @@
  * GEMMD_SCENARIOS: how many. */
 #include "tests/unit/engine/cmocka_all.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/harness/random.h"
 #include "tests/harness/sched_sim.h"
@@ -205,12 +207,126 @@ static void device_time_is_shared(void **state)
     assert_true(result.n_done[7] > 0);
 }
 
+/* Sessions with nothing to share. */
+static void each_its_own(struct sim_setup *setup, uint32_t n_clients)
+{
+    in_step(setup, n_clients, 1, SCHED_NATURAL);
+    for (uint32_t i = 0; i < n_clients; i++) {
+        setup->clients[i].model = i;
+    }
+}
+
+/* Whose every request is urgent chooses when to be served, and gains what others leave at most:
+ * they get what they would get beside one without deadlines. */
+static void short_deadlines_gain_nothing(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result honest;
+    struct sim_result result;
+    for (uint32_t n_clients = 3; n_clients <= 9; n_clients += 3) {
+        each_its_own(&setup, n_clients);
+        sim_run(&setup, &honest);
+        for (uint32_t timeout_usec = 10; timeout_usec <= 250; timeout_usec += 30) {
+            setup.clients[0].timeout_usec = timeout_usec;
+            sim_run(&setup, &result);
+            for (uint32_t i = 1; i < n_clients; i++) {
+                assert_true(result.n_done[i] >= 9 * honest.n_done[i] / 10);
+            }
+        }
+    }
+}
+
+/* A session gets a session's share of the chunks, however many prefills it asks for at once, and
+ * how soon it wants them. */
+static void many_prefills_gain_nothing(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result result;
+    for (uint32_t n_clients = 2; n_clients <= 4; n_clients++) {
+        for (uint32_t timeout_usec = 0; timeout_usec <= 600; timeout_usec += 150) {
+            each_its_own(&setup, n_clients);
+            setup.seconds = 0.4;
+            for (uint32_t i = 0; i < 2; i++) {
+                setup.clients[i].prefill_share = 1;
+                setup.clients[i].prefill_rows = 100;
+            }
+            setup.clients[0].n_burst = 4;
+            setup.clients[0].timeout_usec = timeout_usec;
+            sim_run(&setup, &result);
+            assert_true(result.n_done[1] > 0);
+            assert_true((double)result.n_done[0] < 1.15 * (double)result.n_done[1] + 4);
+        }
+    }
+}
+
+/* What clients of a daemon on an H200 did: eight that decode, whose thoughts take 5 to 40 us. */
+static void recorded_clients_come_into_step(void **state)
+{
+    (void)state;
+    static struct sched_trace trace;
+    static struct sim_setup setup;
+    struct sim_result results[SCHED_RENDEZVOUS + 1];
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/tests/data/decode.trace", getenv("GEMMD_SOURCE_DIR"));
+    assert_true(sched_trace_read(path, &trace));
+    sim_setup_trace(&trace, &setup);
+    setup.n_ahead = 2;
+    setup.seconds = 0.1;
+    for (uint32_t mode = SCHED_OFF; mode <= SCHED_RENDEZVOUS; mode++) {
+        setup.mode = (enum sched_mode)mode;
+        sim_run(&setup, &results[mode]);
+        assert_int_equal(results[mode].n_refused, 0);
+    }
+    assert_true(results[SCHED_NATURAL].per_run > 0.97 * results[SCHED_OFF].per_run);
+    assert_true(results[SCHED_RENDEZVOUS].per_run > 1.1 * results[SCHED_NATURAL].per_run);
+    assert_int_equal(results[SCHED_RENDEZVOUS].stats.n_in_step, trace.n_clients);
+}
+
+/* Whatever is no trace is said to be none. */
+static void damaged_traces_are_refused(void **state)
+{
+    (void)state;
+    static const char *const damaged[] = {
+        "",                         /* nobody */
+        "weight 10\nclient\n",      /* nothing to do */
+        "weight 10\nclient\n1 5\n", /* no such weight */
+        "weight 10\n0 5\n",         /* nobody's */
+        "weight 0\nclient\n0 5\n",  /* no time */
+        "weight 10\nclient\n0 -5\n",
+        "weight 10\nclient\n0 nan\n",
+        "weight 10\nclient\n0 1e300\n",
+        "weight 10\nclient\n0\n",
+        "weight 10\nclient\nweight 1\n0 5\n",
+        "weight 10\nclient\n0 5\nclient\n",
+    };
+    static struct sched_trace trace;
+    char path[] = "/tmp/gemmd-trace-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (uint32_t i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, damaged[i], strlen(damaged[i]), 0), strlen(damaged[i]));
+        assert_false(sched_trace_read(path, &trace));
+    }
+    (void)close(fd);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixteen_share_every_launch), cmocka_unit_test(slow_one_throttles_nobody),
-        cmocka_unit_test(who_may_not_be_held_is_not), cmocka_unit_test(no_gain_no_hold),
-        cmocka_unit_test(prefill_stays_in_its_share), cmocka_unit_test(device_time_is_shared),
+        cmocka_unit_test(sixteen_share_every_launch),
+        cmocka_unit_test(slow_one_throttles_nobody),
+        cmocka_unit_test(who_may_not_be_held_is_not),
+        cmocka_unit_test(no_gain_no_hold),
+        cmocka_unit_test(prefill_stays_in_its_share),
+        cmocka_unit_test(device_time_is_shared),
+        cmocka_unit_test(short_deadlines_gain_nothing),
+        cmocka_unit_test(many_prefills_gain_nothing),
+        cmocka_unit_test(recorded_clients_come_into_step),
+        cmocka_unit_test(damaged_traces_are_refused),
         cmocka_unit_test(random_scenarios),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

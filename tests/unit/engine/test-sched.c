@@ -147,6 +147,37 @@ static void prefill_comes_alone(void **state)
     (void)sched_free(sched);
 }
 
+/* A step that comes while a chunk runs waits for its end: it is shorter while steps are to come. */
+static void chunks_are_small_beside_decode(void **state)
+{
+    (void)state;
+    const uint64_t second_nsec = 1000000000;
+    struct sched *sched = new_sched(SCHED_NATURAL);
+    struct sched_item decode = item_of(1, 1, 1);
+    struct sched_item prefill = item_of(1, 2, 4096);
+    struct sched_item *batch[BATCH_MAX];
+    struct sched_verdict verdict;
+    prefill.n_chunk_rows = 1024;
+    for (uint64_t i = 1; i <= 3; i++) { /* before a step, after it, and long after it */
+        uint64_t now_nsec = i * second_nsec;
+        if (i == 2) {
+            assert_int_equal(sched_push(sched, &decode, now_nsec), SCHED_PUSHED);
+            assert_int_equal(sched_next(sched, now_nsec, batch, &verdict), 1);
+            assert_ptr_equal(batch[0], &decode);
+            sched_ended(sched, now_nsec, 1000);
+            sched_done(sched, &decode, now_nsec);
+            now_nsec += 1000;
+        }
+        assert_int_equal(sched_push(sched, &prefill, now_nsec), SCHED_PUSHED);
+        assert_int_equal(sched_next(sched, now_nsec, batch, &verdict), 1);
+        assert_ptr_equal(batch[0], &prefill);
+        assert_int_equal(verdict.n_rows, i == 2 ? 256 : 1024);
+        sched_ended(sched, now_nsec, 1000);
+        sched_done(sched, &prefill, now_nsec);
+    }
+    (void)sched_free(sched);
+}
+
 static void classes_do_not_mix(void **state)
 {
     (void)state;
@@ -393,6 +424,7 @@ int main(void)
         cmocka_unit_test(flood_of_one_weight_delays_another_by_one_launch),
         cmocka_unit_test(sessions_of_equal_need_get_equal_shares),
         cmocka_unit_test(prefill_comes_alone),
+        cmocka_unit_test(chunks_are_small_beside_decode),
         cmocka_unit_test(classes_do_not_mix),
         cmocka_unit_test(without_batching_each_goes_alone),
         cmocka_unit_test(full_and_bad_limits),

@@ -170,6 +170,10 @@ static void fill_model(struct msg_model *model)
     model->n_weights = (uint32_t)random_bits();
     model->packed_bytes = random_bits();
     model->load_seconds = (double)random_bits() / 1000;
+    model->load_bytes = random_bits();
+    for (uint32_t i = 0; i < MSG_LOAD_PHASES; i++) {
+        model->load_shares[i] = (double)random_below(1000) / 1000;
+    }
     model->n_warnings = (uint32_t)random_bits();
     model->act_dtype = (enum dtype)random_below(DTYPE_F4 + 1);
 }

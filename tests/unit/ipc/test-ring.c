@@ -76,6 +76,32 @@ static void test_wraps_at_32_bits(void **state)
     }
 }
 
+/* What was pushed before the mark is taken once its places are given back, not when it is read. */
+static void test_taken_when_given_back(void **state)
+{
+    (void)state;
+    struct pair pair;
+    struct entry entry;
+    for (uint32_t before = 0; before <= 4; before++) {
+        pair_init(&pair, 0u - before);
+        uint32_t mark = pair.producer.own;
+        for (uint64_t i = 0; i < 3; i++) {
+            entry = make_entry(i);
+            assert_int_equal(ring_push(&pair.producer, &entry), RING_OK);
+            mark = i == 1 ? pair.producer.own : mark;
+        }
+        for (uint64_t i = 0; i < 3; i++) {
+            assert_int_equal(ring_is_taken(&pair.producer, mark), i >= 2);
+            assert_int_equal(ring_peek(&pair.consumer, &entry), RING_OK);
+            assert_int_equal(entry.sequence, i);
+            assert_int_equal(ring_is_taken(&pair.producer, mark), i >= 2);
+            ring_advance(&pair.consumer);
+        }
+        assert_true(ring_is_taken(&pair.producer, pair.producer.own));
+        assert_int_equal(ring_peek(&pair.consumer, &entry), RING_EMPTY);
+    }
+}
+
 /* At most N_ENTRIES may ever lie between the two indices; a peer may claim anything. */
 static void test_impossible_indices_are_corrupt(void **state)
 {
@@ -93,6 +119,7 @@ static void test_impossible_indices_are_corrupt(void **state)
         uint32_t n_free;
         assert_int_equal(ring_room(&pair.producer, &n_free), RING_CORRUPT);
         assert_int_equal(n_free, 0);
+        assert_true(ring_is_taken(&pair.producer, 1000)); /* nothing to wait for */
         assert_int_equal(pair.producer.own, 1000);
         assert_int_equal(pair.consumer.own, 1000);
     }
@@ -141,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_and_empty),
         cmocka_unit_test(test_wraps_at_32_bits),
+        cmocka_unit_test(test_taken_when_given_back),
         cmocka_unit_test(test_impossible_indices_are_corrupt),
         cmocka_unit_test(test_two_threads),
     };

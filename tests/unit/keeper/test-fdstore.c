@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,8 @@
 #include <cmocka.h>
 
 #include "daemon/keeper/fdstore.h"
+
+#define FIRST_FD 3
 
 static bool is_open(int fd)
 {
@@ -68,12 +71,12 @@ static void test_refusals(void **state)
     assert_false(is_open(one_more));
 }
 
-/* In the child: is descriptor 3 + i the file that holds this text, and is it named so? */
+/* In the child: is descriptor FIRST_FD + i the file that holds this text, and is it named so? */
 static bool is_handed(uint32_t i, const char *text)
 {
     char found[16] = "";
-    return pread(3 + (int)i, found, sizeof(found) - 1, 0) == (ssize_t)strlen(text) &&
-           strcmp(found, text) == 0 && (fcntl(3 + (int)i, F_GETFD) & FD_CLOEXEC) == 0;
+    return pread(FIRST_FD + (int)i, found, sizeof(found) - 1, 0) == (ssize_t)strlen(text) &&
+           strcmp(found, text) == 0 && (fcntl(FIRST_FD + (int)i, F_GETFD) & FD_CLOEXEC) == 0;
 }
 
 /* The numbers that they get are partly those that others of them have. */
@@ -88,7 +91,8 @@ static void test_handing_over(void **state)
     int status;
     pid_t pid = fork();
     if (pid == 0) {
-        bool is_right = fdstore_hand_over(&store) == 0;
+        const struct rlimit limit = {FIRST_FD + 4 + 1, FIRST_FD + 4 + 1}; /* that is enough */
+        bool is_right = setrlimit(RLIMIT_NOFILE, &limit) == 0 && fdstore_hand_over(&store) == 0;
         for (uint32_t i = 0; i < 4; i++) {
             is_right = is_right && is_handed(i, texts[3 - i]);
         }

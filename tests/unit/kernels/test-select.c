@@ -118,6 +118,27 @@ static void test_disabled_kernel_is_not_chosen(void **state)
     assert_non_null(strstr(why.text, "no kernel 'avx2_int4_gemm_fast'"));
 }
 
+/* What is an operator's own doing is told as that, without the kernels that could not anyway. */
+static void test_all_are_disabled(void **state)
+{
+    (void)state;
+    struct gk_problem problem = good_problem();
+    const struct gk_kernel *candidates[GK_KERNELS_MAX], *chosen = NULL;
+    struct reason why = REASON_NULL;
+    uint32_t n = gk_candidates(&problem, candidates);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_false(gk_is_all_disabled(&problem));
+        assert_int_equal(gk_disable(candidates[i]->name, &why), 0);
+    }
+    assert_true(gk_is_all_disabled(&problem));
+    assert_int_equal(gk_select(&problem, &chosen, &why), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "each kernel that could is disabled in the configuration: "));
+    assert_non_null(strstr(why.text, "portable_int4_gemm_group"));
+    assert_null(strstr(why.text, "int8"));
+    problem.layout = NULL; /* no kernel could, disabled or not */
+    assert_false(gk_is_all_disabled(&problem));
+}
+
 static void test_preferred_kernel_comes_first(void **state)
 {
     (void)state;
@@ -317,6 +338,7 @@ int main(void)
         cmocka_unit_test_teardown(test_limit, lift_limit),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test_teardown(test_disabled_kernel_is_not_chosen, clear_wishes),
+        cmocka_unit_test_teardown(test_all_are_disabled, clear_wishes),
         cmocka_unit_test_teardown(test_preferred_kernel_comes_first, clear_wishes),
         cmocka_unit_test(test_order_of_sums_is_that_of_one_row),
         cmocka_unit_test(test_workspace_and_prediction),

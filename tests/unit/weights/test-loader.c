@@ -15,6 +15,25 @@
 /* ---- loading -----------------------------------------------------------------------------------
  */
 
+/* What the only model says of its load: all of the time was spent on something. */
+static void expect_load_shares(uint64_t load_bytes)
+{
+    struct msg_model *models;
+    uint32_t n;
+    double sum = 0;
+    assert_int_equal(store_list_models(f.store, &models, &n), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(models[0].load_bytes, load_bytes);
+    for (uint32_t i = 0; i < MSG_LOAD_PHASES; i++) {
+        assert_true(models[0].load_shares[i] >= 0);
+        sum += models[0].load_shares[i];
+    }
+    assert_float_equal(sum, 1.0, 1e-9);
+    assert_true(models[0].load_shares[MSG_LOAD_READ] > 0);
+    assert_true(models[0].load_shares[MSG_LOAD_PACK] > 0);
+    free(models);
+}
+
 static void test_load_and_status(void **state)
 {
     (void)state;
@@ -30,7 +49,9 @@ static void test_load_and_status(void **state)
     assert_int_equal(job.done_bytes, (16 * 32 + 8 * 24) * 4);
     assert_int_equal(job.total_bytes, job.done_bytes);
     assert_non_null(strstr(job.text, "2 weights"));
+    assert_non_null(strstr(job.text, "GB/s (reading "));
     free(job.warnings);
+    expect_load_shares(job.done_bytes);
     assert_int_equal(loader_status(f.loader, 999, &job, &f.why), STATUS_NOT_FOUND);
     assert_int_equal(loader_cancel(f.loader, 999, &f.why), STATUS_NOT_FOUND);
     assert_int_equal(loader_wait(f.loader, 999, &f.why), STATUS_NOT_FOUND);
