@@ -2,7 +2,8 @@
  *
  * Weights of a model that are alike share one measurement, and are measured in turn, so that what
  * is timed streams from memory as it does in a model's pass. Bounded: each kernel gets about
- * BUDGET_USEC for each number of rows, and one that is far off by its own prediction gets none. */
+ * BUDGET_USEC for each number of rows, or a dozen launches where these take longer, and one that is
+ * far off by its own prediction gets none. */
 #include "daemon/weights/tuner.h"
 
 #include <errno.h>
@@ -94,11 +95,12 @@ static void find_alike(const struct model *model, const struct weight *weight,
 
 /* ---- measuring ---- */
 
-static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
+static struct gk_problem problem_of(const struct weight *weight, uint32_t i_bucket)
 {
     return (struct gk_problem){.desc = weight->desc,
                                .layout = weight->layout,
-                               .m = m,
+                               .m = tuning_rows(i_bucket),
+                               .is_prefill = i_bucket >= TUNING_BATCH_BUCKETS,
                                .x_dtype = weight->act_dtype,
                                .y_dtype = weight->act_dtype,
                                .cuda_arch = weight->device->cuda_arch};
@@ -143,11 +145,14 @@ static double best_prediction(const struct gk_problem *problem,
 static int fill_bucket(struct tuner *tuner, const struct alike *alike, uint32_t i_bucket,
                        struct tuning *tuning)
 {
-    const struct gk_problem problem = problem_of(alike->first, tuning_rows(i_bucket));
+    const struct gk_problem problem = problem_of(alike->first, i_bucket);
     uint32_t n_threads = alike->first->device->n_threads;
     const struct gk_kernel *kernels[GK_KERNELS_MAX];
     uint32_t n_kernels = gk_candidates(&problem, kernels);
     double best = best_prediction(&problem, kernels, n_kernels, n_threads);
+    if (problem.m > gk_rows_max(&problem)) {
+        return 0; /* prefill goes in launches as of a batch */
+    }
     for (uint32_t i = 0; i < n_kernels; i++) {
         double usec = tuning_table_get(&tuner->table, alike->key, problem.m, kernels[i]->name);
         if (usec == 0 && kernels[i]->predicted_usec(&problem, n_threads) < HOPELESS * best) {

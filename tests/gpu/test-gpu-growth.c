@@ -76,7 +76,7 @@ static bool use_larger(gemmd_client_t *client, uint32_t i, bool is_kept)
 {
     struct product product;
     const struct product_shape shape = {
-        .m = 130, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = i};
+        .m = 70, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = i};
     if (!load(client, larger_names[i], larger[i].path) ||
         !product_init(&product, client, larger_names[i], &larger[i].weights[TEST_INT4], &shape)) {
         return false;
