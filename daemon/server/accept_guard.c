@@ -25,10 +25,11 @@
 static struct {
     pthread_mutex_t lock;
     int reserve_fd; /* -1: none */
+    _Atomic int favoured_fd;
     _Atomic bool is_on;
     _Atomic uint64_t limit;
     _Atomic uint64_t n_shed;
-} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .reserve_fd = -1};
+} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .reserve_fd = -1, .favoured_fd = -1};
 
 static int plain_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, int flags)
 {
@@ -73,7 +74,9 @@ static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, 
     }
     /* Descriptors are handed out lowest first: a high one means that few are left. */
     uint64_t limit = atomic_load_explicit(&guard.limit, memory_order_relaxed);
-    if (connection >= 0 && (uint64_t)connection + ACCEPT_GUARD_HEADROOM >= limit) {
+    bool is_favoured = fd == atomic_load_explicit(&guard.favoured_fd, memory_order_relaxed);
+    uint64_t n_kept = ACCEPT_GUARD_HEADROOM + (is_favoured ? 0 : ACCEPT_GUARD_FAVOURED);
+    if (connection >= 0 && (uint64_t)connection + n_kept >= limit) {
         (void)close(connection);
         atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
         errno = ECONNABORTED;
@@ -117,8 +120,14 @@ int accept_guard_init(void)
     return 0;
 }
 
+void accept_guard_favour(int listen_fd)
+{
+    atomic_store_explicit(&guard.favoured_fd, listen_fd, memory_order_relaxed);
+}
+
 void accept_guard_finish(void)
 {
+    accept_guard_favour(-1);
     atomic_store_explicit(&guard.is_on, false, memory_order_release);
     (void)pthread_mutex_lock(&guard.lock);
     if (guard.reserve_fd >= 0) {

@@ -3,7 +3,8 @@
  * libzmq 4.3 aborts the process when accept4() on an ipc listener fails with EMFILE, and anybody
  * who may connect can bring that about. So the program exports its own accept() and accept4(),
  * which libzmq reaches through the dynamic linker like everybody else. They keep the last
- * ACCEPT_GUARD_HEADROOM descriptors for the daemon's own use, and one more as a reserve: a
+ * ACCEPT_GUARD_HEADROOM descriptors for the daemon's own use, ACCEPT_GUARD_FAVOURED before them for
+ * who asks what is the matter, and one more as a reserve: a
  * connection that cannot be had is accepted on the reserve, closed at once, and answered as
  * ECONNABORTED, which every accept loop has to expect. The peer sees a hang-up at once instead of a
  * queue that never moves.
@@ -16,11 +17,16 @@
 #include "ipc/base/check.h"
 
 #define ACCEPT_GUARD_HEADROOM 8u
+#define ACCEPT_GUARD_FAVOURED 4u
 
 /* accept_guard_init() - raise RLIMIT_NOFILE to its hard limit, and take the reserve. 0 or negative
  * errno. Before it is called accept() is the plain system call. */
 int accept_guard_init(void) GD_MUST_CHECK;
 void accept_guard_finish(void);
+
+/* accept_guard_favour() - the listener whose connections may use the descriptors that are kept from
+ * others: the status socket's. One at a time; -1: none. */
+void accept_guard_favour(int listen_fd);
 
 /* accept_guard_limit() - RLIMIT_NOFILE now. accept_guard_used() - descriptors open now, by a look
  * into /proc/self/fd; 0: unknown. accept_guard_shed() - connections closed for want of descriptors

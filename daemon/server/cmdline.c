@@ -36,7 +36,7 @@ static const struct argp_option argp_rows[] = {
      "Fuse or cut that model's weights (see gemmd.conf(5)); may be repeated", 0},
     {"keeper", KEY_KEEPER, NULL, 0,
      "Be the parent of a daemon: hold its weights, and start it anew when it dies", 0},
-    {CMDLINE_KEPT + 2, KEY_KEPT, NULL, OPTION_HIDDEN, NULL, 0},
+    {&CMDLINE_KEPT[2], KEY_KEPT, NULL, OPTION_HIDDEN, NULL, 0},
     {"check-config", KEY_CHECK, NULL, 0, "Check command line and file, and exit", 0},
     {0},
 };

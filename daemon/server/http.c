@@ -18,6 +18,7 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
+#include "daemon/server/accept_guard.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
@@ -345,6 +346,7 @@ struct http *http_free(struct http *http)
     if (http == NULL) {
         return NULL;
     }
+    accept_guard_favour(-1);
     http->is_ending = true;
     http_resume(http); /* libmicrohttpd must not stop with a connection suspended */
     for (uint32_t i = 0; i < http->n_listeners; i++) {
@@ -401,6 +403,7 @@ static int add_listener(struct http *http, int listen_fd, bool is_tcp)
 
 int http_listen(struct http *http, int fd)
 {
+    accept_guard_favour(fd);
     return add_listener(http, fd, false);
 }
 

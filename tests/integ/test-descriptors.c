@@ -55,9 +55,25 @@ static uint64_t fd_gauge(json_t *document, const char *key)
     return (uint64_t)json_integer_value(json_object_get(json_object_get(document, "fds"), key));
 }
 
+/* The status socket has descriptors of its own, and answers whoever looks what is the matter. */
+static void expect_status(struct life *life)
+{
+    static const char request[] = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    const struct timeval limit = {.tv_sec = ANSWER_SECONDS};
+    char answer[512] = "";
+    int fd = unix_connect(life_socket_path(life, SIDE_STATUS_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+    assert_int_equal(send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL), sizeof(request) - 1);
+    assert_true(recv(fd, answer, sizeof(answer) - 1, 0) > 0);
+    assert_memory_equal(answer, "HTTP/1.1 200", 12);
+    (void)close(fd);
+}
+
 /* Those who came before the crowd are served, and told what is the matter. */
 static void expect_service(struct life *life, gemmd_client_t *early, struct product *product)
 {
+    expect_status(life);
     product_clear(product);
     assert_true(product_run(product, early));
     assert_true(product_is_right(product));

@@ -1,5 +1,5 @@
-/* test-ending.c - how the daemon ends, whatever it is doing when it is told to (T47), and draining.
- */
+/* test-ending.c - how the daemon ends, whatever it is doing when it is told to (T47) or its device
+ * is lost (T48), and draining. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -322,6 +322,41 @@ static void test_other_signals(void **state)
     assert_false(life_has_sockets(life));
 }
 
+/* ---- a device that is lost ---------------------------------------------------------------------
+ */
+
+/* T48: whoever is served learns that it is lost, nobody gets a product any more, and the process
+ * ends with the code that has it started anew, and says why. */
+static void test_lost_device(void **state)
+{
+    struct life *life = *state;
+    struct product product;
+    struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    gemmd_client_t *client;
+    int r = GEMMD_OK;
+    assert_int_equal(setenv("GEMMD_FAULT", "lost:5", 1), 0);
+    fixture_start(&life->fixture, &life->options);
+    assert_int_equal(unsetenv("GEMMD_FAULT"), 0);
+    options.socket_dir = life->fixture.socket_dir;
+    options.reconnect_msec = 0;
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_OK);
+    assert_true(
+        product_init(&product, client, "tiny", &life->model.weights[TEST_INT4], &life_shape));
+    for (uint32_t i = 0; i < 10 && r == GEMMD_OK; i++) {
+        r = gemmd_gemm(client, &product.gemm);
+    }
+    assert_int_equal(r, GEMMD_DEVICE_LOST);
+    for (uint32_t i = 0; i < 10; i++) {
+        r = gemmd_gemm(client, &product.gemm);
+        assert_true(r == GEMMD_DEVICE_LOST || r == GEMMD_DISCONNECTED);
+    }
+    assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), EXIT_FAILED);
+    assert_int_not_equal(fixture_logged(&life->fixture, "lost"), 0);
+    assert_false(life_has_sockets(life));
+    product_finish(&product);
+    gemmd_close(client);
+}
+
 /* ---- draining ----------------------------------------------------------------------------------
  */
 
@@ -361,6 +396,7 @@ int main(void)
         CASE(test_sigterm_with_long_work),
         CASE(test_second_sigterm_with_long_work),
         CASE(test_other_signals),
+        CASE(test_lost_device),
         CASE(test_drain),
     };
 #undef CASE

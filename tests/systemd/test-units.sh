@@ -169,7 +169,8 @@ echo "watchdog: adopted"
 
 inside systemctl reload gemmd.service || fail "reload"
 inside sh -c 'echo "threads = many" >>/opt/gemmd/etc/gemmd/gemmd.conf'
-inside systemctl reload gemmd.service || fail "reload of a file with a fault"
+! inside systemctl reload gemmd.service 2>/dev/null || fail "a reload of a file with a fault says it worked"
+[ "$(inside systemctl is-active gemmd.service)" = active ] || fail "a fault in the file has ended it"
 until_true 10 logged 52ac86bd278740c7b8c0b08c68339f03 'stays as it was' ||
     fail "the fault is not in the journal under its id"
 inside sed -i '/many/d' /opt/gemmd/etc/gemmd/gemmd.conf

@@ -243,9 +243,8 @@ static void test_close_meanwhile(void **state)
     assert_int_equal(gemmd_find_weight(fixture.client, "m/w", &weight), GEMMD_DISCONNECTED);
     assert_true(atomic_load(&fixture.client->is_reviving));
     uint64_t start = fixture_now_msec();
-    gemmd_close(fixture.client);
+    fixture_close(&fixture);
     assert_returned_in_time(start);
-    fake_free(fixture.fake);
 }
 
 int main(void)

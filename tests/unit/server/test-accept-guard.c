@@ -132,12 +132,29 @@ static void test_headroom_is_kept(void **state)
     assert_int_equal(saved, ECONNABORTED);
     expect_hang_up(client);
     client = dial();
-    hog(ACCEPT_GUARD_HEADROOM + 1);
+    hog(ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED + 1);
     fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
     unhog();
     assert_true(fd >= 0);
     (void)close(fd);
     (void)close(client);
+}
+
+/* Who asks what is the matter gets some of what others do not. */
+static void test_favoured_listener(void **state)
+{
+    (void)state;
+    for (int is_favoured = 0; is_favoured < 2; is_favoured++) {
+        int client = dial();
+        accept_guard_favour(is_favoured ? listen_fd : -1);
+        hog(ACCEPT_GUARD_HEADROOM + 1);
+        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+        unhog();
+        assert_int_equal(fd >= 0, is_favoured);
+        (void)close(fd);
+        (void)close(client);
+    }
+    accept_guard_favour(-1);
 }
 
 /* Without the guard this aborts the process inside libzmq. */
@@ -184,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_program_exports_its_own), cmocka_unit_test(test_plenty_is_plain),
         cmocka_unit_test(test_none_left_sheds),         cmocka_unit_test(test_headroom_is_kept),
         cmocka_unit_test(test_zeromq_survives),         cmocka_unit_test(test_gauges),
+        cmocka_unit_test(test_favoured_listener),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
