@@ -113,8 +113,8 @@ uint32_t shared_bytes(const instance &one, uint32_t n_warps)
     return n_bytes > shared_bytes_min ? n_bytes : shared_bytes_min;
 }
 
-/* How the work is cut: strips of a tile, and CTAs along k, of which one has all parts or each one.
- */
+/* How the work is cut: strips of a tile, and CTAs along k: one that has all parts in turn, or one
+ * for each. */
 struct cut {
     uint32_t n_strips;
     uint32_t n_splits;

@@ -246,11 +246,13 @@ static uint32_t check_desc(const struct gk_desc *desc, enum dtype x_dtype, enum 
 
 static const enum dtype x_dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
-/* Odd and even shapes, one step of k and several, full and ragged groups. */
+/* Odd and even shapes, one step of k and several, full and ragged groups; with k 1300 strip_wide
+ * adds up parts of k within a thread block, from 4096 on in a launch of its own. */
 static void check_integer_weights(enum gk_code code)
 {
-    static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},   {128, 512},
-                                         {200, 1000}, {384, 4096}, {272, 4352}, {48, 9000}};
+    static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},
+                                         {128, 512},  {200, 1000}, {384, 4096},
+                                         {272, 4352}, {48, 9000},  {72, 1300}};
     static const uint32_t groups[] = {32, 64, 128, 256, UINT32_MAX};
     struct random random = {11};
     uint32_t n_run = 0;
