@@ -26,6 +26,10 @@ list(APPEND gemmd_nvcc_flags
 if(GEMMD_WERROR)
     list(APPEND gemmd_nvcc_flags -Werror all-warnings)
 endif()
+option(GEMMD_CHECK_SPILLS "fail where a kernel's registers spill or it has a stack, naming it and the bytes" OFF)
+if(GEMMD_CHECK_SPILLS)
+    list(APPEND gemmd_nvcc_flags -Xptxas=-warn-spills,-warn-lmem-usage,-Werror)
+endif()
 
 # gemmd_cuda_sources(TARGET file.cu ...): compile each and add the object to TARGET.
 function(gemmd_cuda_sources target)

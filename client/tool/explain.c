@@ -1,6 +1,9 @@
 /* explain.c - which kernel a weight gets for which number of rows, and why not the others. */
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "ipc/base/num.h"
 
 #include "client/tool/explain.h"
 
@@ -76,13 +79,27 @@ static const char *share_text(const struct msg_choice *choice, struct marks *mar
     return text;
 }
 
+/* Columns as wide as what is in them. */
+static void measure(const struct msg_choice *choices, uint32_t n, int *ret_kernel, int *ret_tile)
+{
+    size_t kernel = strlen("KERNEL"), tile = strlen("TILE");
+    for (uint32_t i = 0; i < n; i++) {
+        kernel = num_max(kernel, strlen(choices[i].kernel));
+        tile = num_max(tile, strlen(choices[i].tile));
+    }
+    *ret_kernel = (int)kernel;
+    *ret_tile = (int)tile;
+}
+
 static void print_choices(const struct msg_choice *choices, uint32_t n)
 {
     struct marks marks = {0};
-    (void)printf("%6s  %-28s %-38s %10s %8s\n", "M", "KERNEL", "TILE", "us", "OF ROOF");
+    int kernel, tile;
+    measure(choices, n, &kernel, &tile);
+    (void)printf("%6s  %-*s  %-*s %9s %8s\n", "M", kernel, "KERNEL", tile, "TILE", "us", "OF ROOF");
     for (uint32_t i = 0; i < n; i++) {
         char time[24], share[24];
-        (void)printf("%6u  %-28s %-38s %10s %8s\n", choices[i].m, choices[i].kernel,
+        (void)printf("%6u  %-*s  %-*s %9s %8s\n", choices[i].m, kernel, choices[i].kernel, tile,
                      choices[i].tile, time_text(&choices[i], &marks, time),
                      share_text(&choices[i], &marks, share));
     }

@@ -5,14 +5,18 @@
 
 #include "client/tool/explain.h"
 
-#define HEAD_END                                                                                   \
-    ": " /* the last one ends what reasons at several numbers of rows have in common               \
-          */
+/* The last one ends what reasons at several numbers of rows have in common. */
+#define HEAD_END ": "
 
-/* A kernel, and its reason for each choice: NULL where it is the chosen one. */
+/* Why a kernel was not taken for one choice; text NULL: it was. */
+struct why_not {
+    const char *text;
+    size_t n_bytes;
+};
+
 struct other {
     const char *kernel;
-    const char *reasons[MSG_EXPLAIN_M_MAX];
+    struct why_not reasons[MSG_EXPLAIN_M_MAX];
     bool is_said;
 };
 
@@ -36,37 +40,41 @@ static uint32_t count_reasons(const struct msg_choice *choices, uint32_t n_choic
     return n;
 }
 
+/* Without ", not 3" at its end, where 3 is the number of rows: that is said anyway. */
+static struct why_not reason_at(const char *text, uint32_t m)
+{
+    struct why_not reason = {.text = text, .n_bytes = strlen(text)};
+    char end[24];
+    size_t n = (size_t)snprintf(end, sizeof(end), ", not %u", m);
+    if (reason.n_bytes > n && strcmp(text + reason.n_bytes - n, end) == 0) {
+        reason.n_bytes -= n;
+    }
+    return reason;
+}
+
 static uint32_t gather(const struct msg_choice *choices, uint32_t n_choices, struct other *others)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_choices; i++) {
         for (uint32_t j = 0; j < choices[i].n_declined; j++) {
             const struct msg_declined *declined = &choices[i].declined[j];
-            find_other(others, &n, declined->kernel)->reasons[i] = declined->reason;
+            find_other(others, &n, declined->kernel)->reasons[i] =
+                reason_at(declined->reason, choices[i].m);
         }
     }
     return n;
 }
 
-static bool is_same_text(const char *a, const char *b)
+static bool is_same_reason(const struct why_not *a, const struct why_not *b)
 {
-    return a == b || (a && b && strcmp(a, b) == 0);
+    return a->n_bytes == b->n_bytes && !a->text == !b->text &&
+           (!a->text || memcmp(a->text, b->text, a->n_bytes) == 0);
 }
 
 static bool is_same(const struct other *a, const struct other *b, uint32_t n_choices)
 {
     for (uint32_t i = 0; i < n_choices; i++) {
-        if (!is_same_text(a->reasons[i], b->reasons[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool is_one_reason(const struct other *other, uint32_t n_choices)
-{
-    for (uint32_t i = 1; i < n_choices; i++) {
-        if (!is_same_text(other->reasons[0], other->reasons[i])) {
+        if (!is_same_reason(&a->reasons[i], &b->reasons[i])) {
             return false;
         }
     }
@@ -74,33 +82,54 @@ static bool is_one_reason(const struct other *other, uint32_t n_choices)
 }
 
 /* Bytes of what a reason has in common with those at other numbers of rows. */
-static size_t head_bytes(const char *reason)
+static size_t head_bytes(const struct why_not *reason)
 {
-    const char *end = NULL;
-    for (const char *at = reason; (at = strstr(at, HEAD_END)) != NULL; at++) {
-        end = at;
+    size_t n = reason->n_bytes;
+    while (n > 0 && strncmp(reason->text + n - 1, HEAD_END, strlen(HEAD_END)) != 0) {
+        n--;
     }
-    return end ? (size_t)(end - reason) : strlen(reason);
+    return n > 0 ? n - 1 : reason->n_bytes;
 }
 
-/* "it could, and is not faster: 31.2 us measured (M 1), 33.0 us measured (M 2)" */
-static void print_by_rows(FILE *stream, const struct other *other, const struct msg_choice *choices,
+static bool has_same_head(const struct why_not *a, const struct why_not *b)
+{
+    size_t n = head_bytes(a);
+    return n < a->n_bytes && n == head_bytes(b) && memcmp(a->text, b->text, n) == 0;
+}
+
+/* How many choices from i_first on have its reason. */
+static uint32_t run_length(const struct other *other, uint32_t i_first, uint32_t n_choices)
+{
+    uint32_t i = i_first + 1;
+    while (i < n_choices && is_same_reason(&other->reasons[i_first], &other->reasons[i])) {
+        i++;
+    }
+    return i - i_first;
+}
+
+/* "it could, and is not faster: 31.2 us measured at M 1, 33.0 us measured at M 2 to 4" */
+static void print_reasons(FILE *stream, const struct other *other, const struct msg_choice *choices,
                           uint32_t n_choices)
 {
-    const char *last = NULL;
-    for (uint32_t i = 0; i < n_choices; i++) {
-        const char *reason = other->reasons[i];
-        if (!reason) {
+    const struct why_not *last = NULL;
+    uint32_t n;
+    for (uint32_t i = 0; i < n_choices; i += n) {
+        const struct why_not *reason = &other->reasons[i];
+        n = run_length(other, i, n_choices);
+        if (!reason->text) {
             continue;
         }
-        size_t head = head_bytes(reason);
-        bool is_continued = last && head_bytes(last) == head && memcmp(last, reason, head) == 0;
-        if (is_continued && strcmp(last, reason) == 0) {
-            (void)fprintf(stream, ", M %u", choices[i].m);
-        } else if (is_continued) {
-            (void)fprintf(stream, ",%s at M %u", reason + head + 1, choices[i].m);
-        } else {
-            (void)fprintf(stream, "%s%s at M %u", last ? "; " : "", reason, choices[i].m);
+        size_t n_said = last && has_same_head(last, reason) ? head_bytes(reason) + 1 : 0;
+        (void)fprintf(stream, "%s%.*s",
+                      !last    ? ""
+                      : n_said ? ","
+                               : "; ",
+                      (int)(reason->n_bytes - n_said), reason->text + n_said);
+        if (n < n_choices) {
+            (void)fprintf(stream, " at M %u", choices[i].m);
+        }
+        if (n < n_choices && n > 1) {
+            (void)fprintf(stream, " to %u", choices[i + n - 1].m);
         }
         last = reason;
     }
@@ -118,11 +147,7 @@ static void print_line(FILE *stream, struct other *others, uint32_t n, uint32_t 
         }
     }
     (void)fprintf(stream, ": ");
-    if (is_one_reason(first, n_choices)) {
-        (void)fputs(first->reasons[0], stream);
-    } else {
-        print_by_rows(stream, first, choices, n_choices);
-    }
+    print_reasons(stream, first, choices, n_choices);
     (void)fputc('\n', stream);
 }
 

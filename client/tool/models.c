@@ -191,6 +191,7 @@ int command_drain(struct tool *tool, int argc, char **argv)
     if (tool->is_json) {
         return tool_print_json(json_pack("{ss}", "done", "drain"));
     }
-    (void)printf("draining: new requests are refused, those in flight finish\n");
+    (void)printf(
+        "draining: new requests are refused, those in flight finish; a restart of gemmd ends it\n");
     return TOOL_DONE;
 }

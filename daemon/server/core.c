@@ -329,3 +329,16 @@ uint32_t core_in_flight(const struct core *core)
     }
     return n;
 }
+
+void core_publish(const struct core *core)
+{
+    struct stats_main *stats = &core->stats->main;
+    uint64_t held[QUOTA_KINDS];
+    uint32_t n_users;
+    quota_totals(core->quota, held, &n_users);
+    stats_set(&stats->phase, core->phase);
+    stats_set(&stats->turn_nsec, clock_now_nsec());
+    stats_set(&stats->n_sessions, held[QUOTA_SESSIONS]);
+    stats_set(&stats->n_buffers, held[QUOTA_BUFFERS]);
+    stats_set(&stats->buffer_bytes, held[QUOTA_BYTES]);
+}

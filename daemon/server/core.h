@@ -89,4 +89,8 @@ int core_load(struct core *core, const struct loader_request *request, uint64_t 
 
 /* core_in_flight() - requests accepted and unfinished, over all workers. */
 uint32_t core_in_flight(const struct core *core);
+
+/* core_publish() - what readers of the page of figures learn of the main thread, once a turn of its
+ * loop; of the rest, each worker tells. */
+void core_publish(const struct core *core);
 const char *core_phase_name(enum core_phase phase);

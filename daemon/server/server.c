@@ -19,52 +19,17 @@
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 
-#include "daemon/server/accept_guard.h"
-#include "daemon/server/control.h"
-#include "daemon/server/core.h"
-#include "daemon/server/exit_code.h"
-#include "daemon/server/lockfile.h"
 #include "daemon/server/log_sink.h"
-#include "daemon/server/message_guard.h"
-#include "daemon/server/probe.h"
-#include "daemon/server/reception.h"
 #include "daemon/server/reload.h"
-#include "daemon/server/site.h"
-#include "daemon/server/startup.h"
-#include "daemon/server/supervisor.h"
-#include "daemon/server/watchdog.h"
+#include "daemon/server/server_internal.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
-#include "ipc/stats.h"
 
 #define MESSAGES_A_TURN 64u
 #define TICK_USEC       10000u
 #define STOP_GRACE_USEC 5000000u /* beyond drain_timeout_msec: replies, threads, memory */
-#define LINGER_MSEC     500      /* for ZeroMQ to hand the last replies to the kernel */
 #define TICKS_A_NOTIFY  100u
-
-struct server {
-    struct config *config; /* these two: borrowed */
-    const struct cmdline *cmdline;
-    enum exit_code exit_code;
-    struct supervisor supervisor;
-    char dir[CONFIG_TEXT_BYTES]; /* what is too long for a folder is refused, not cut */
-    struct lockfile lockfile;
-    struct stats_page *stats;
-    sd_event *event;
-    struct core core;
-    struct reception reception;
-    struct control control;
-    struct startup startup;
-    struct probe probes[CONFIG_DEVICES_MAX]; /* by device */
-    struct site site;
-    sd_event_source *more_source; /* defer: messages may wait in the control socket */
-    sd_event_source *tick_source; /* on while loading, holding replies, or stopping */
-    struct watchdog watchdog;
-    uint32_t n_ticks;
-    uint64_t stop_deadline_nsec;
-};
 
 /* Say why, and leave the loop with that code. */
 static void server_end(struct server *server, enum exit_code code)
@@ -316,29 +281,10 @@ static int on_mail(GD_UNUSED sd_event_source *source, GD_UNUSED int fd, GD_UNUSE
     return 0;
 }
 
-static int on_more(GD_UNUSED sd_event_source *source, GD_UNUSED void *userdata)
-{
-    return 0; /* the turn itself is what was wanted: the post source follows */
-}
-
-/* What readers of the page learn of the main thread; of the rest, each worker tells. */
-static void publish(const struct server *server)
-{
-    struct stats_main *stats = &server->stats->main;
-    uint64_t held[QUOTA_KINDS];
-    uint32_t n_users;
-    quota_totals(server->core.quota, held, &n_users);
-    stats_set(&stats->phase, server->core.phase);
-    stats_set(&stats->turn_nsec, clock_now_nsec());
-    stats_set(&stats->n_sessions, held[QUOTA_SESSIONS]);
-    stats_set(&stats->n_buffers, held[QUOTA_BUFFERS]);
-    stats_set(&stats->buffer_bytes, held[QUOTA_BYTES]);
-}
-
 static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
 {
     struct server *server = userdata;
-    publish(server);
+    core_publish(&server->core);
     if (control_pump(&server->control, MESSAGES_A_TURN)) {
         (void)sd_event_source_set_enabled(server->more_source, SD_EVENT_ONESHOT);
     }
@@ -352,48 +298,8 @@ static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
     return 0;
 }
 
-static void on_overflow(void *arg, struct session *session, const char *why)
-{
-    reception_close_session(arg, session, why);
-}
-
-/* ---- set-up and tear-down ----------------------------------------------------------------------
+/* ---- the process -------------------------------------------------------------------------------
  */
-
-static int add_signals(struct server *server)
-{
-    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
-    for (uint32_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
-        int r = sd_event_add_signal(server->event, NULL, signals[i], on_signal, server);
-        if (r < 0) {
-            return err_raise(r);
-        }
-    }
-    return 0;
-}
-
-static int add_sources(struct server *server)
-{
-    sd_event *event = server->event;
-    sd_event_source *mail_source = NULL;
-    int r = add_signals(server);
-    if (r == 0) {
-        r = sd_event_add_io(event, &mail_source, server->core.mailbox.event_fd, EPOLLIN, on_mail,
-                            server);
-    }
-    if (r >= 0) {
-        /* Before the control socket, so that undelivered news stay bounded by what is in flight. */
-        r = sd_event_source_set_priority(mail_source, SD_EVENT_PRIORITY_IMPORTANT);
-        (void)sd_event_source_set_floating(mail_source, 1);
-        (void)sd_event_source_unref(mail_source);
-    }
-    r = r < 0 ? r : sd_event_add_post(event, NULL, on_turn, server);
-    r = r < 0 ? r : sd_event_add_defer(event, &server->more_source, on_more, NULL);
-    r = r < 0 ? r
-              : sd_event_add_time_relative(event, &server->tick_source, CLOCK_MONOTONIC, 0, 1,
-                                           on_tick, server);
-    return r < 0 ? err_raise(r) : 0;
-}
 
 void server_block_signals(void)
 {
@@ -407,85 +313,8 @@ void server_block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-/* Open from now on: who watches the loading of models is told how it goes. */
-static int open_site(struct server *server, struct reason *why)
-{
-    int r = site_init(&server->site, &server->core, &server->reception.table, server->probes,
-                      server->event);
-    return r != 0 ? r
-                  : site_open(&server->site, server->lockfile.status_path,
-                              (mode_t)server->config->socket_mode,
-                              supervisor_socket(&server->supervisor, server->lockfile.status_path),
-                              server->config->status_port, why);
-}
-
-static int set_up(struct server *server, struct reason *why)
-{
-    struct keep keep = KEEP_NULL;
-    int r = accept_guard_init();
-    r = r != 0 ? r : supervisor_keep(&server->supervisor, &keep);
-    r = r != 0 ? r
-               : lockfile_take(&server->lockfile, server->dir, (mode_t)server->config->socket_mode,
-                               why);
-    server->lockfile.has_foreign_sockets =
-        r == 0 && supervisor_has_socket(&server->supervisor, server->lockfile.session_path);
-    r = r != 0 ? r : message_guard_init(server->lockfile.control_path, accept_guard_limit());
-    r = r != 0 ? r
-               : stats_create(server->lockfile.stats_path,
-                              server->config->socket_mode & 0040 ? 0440 : 0400, GEMMD_VERSION,
-                              &server->stats);
-    r = r != 0 ? r : sd_event_new(&server->event);
-    r = r != 0 ? r : core_init(&server->core, server->config, server->stats, &keep, why);
-    keep_finish(&keep); /* empty once the core has it */
-    if (r != 0) {
-        return r;
-    }
-    server->startup.core = &server->core;
-    for (uint32_t i = 0; i < server->core.n_devices; i++) {
-        probe_init(&server->probes[i], &server->core, i);
-    }
-    reception_init(&server->reception, &server->core, server->event);
-    r = control_init(&server->control, &server->core, &server->reception.table);
-    server->control.on_overflow = on_overflow;
-    server->control.arg = &server->reception;
-    r = r != 0 ? r : add_sources(server);
-    return r != 0 ? r : open_site(server, why);
-}
-
-/* The workers end first; what they had to say then is still told; then sockets, sessions, the rest.
- */
-static void tear_down(struct server *server)
-{
-    bool is_set_up = server->core.config != NULL;
-    if (is_set_up) {
-        core_join(&server->core);
-    }
-    if (server->control.sock.socket != NULL) {
-        read_mailbox(server);
-        control_flush(&server->control);
-        sock_linger(&server->control.sock, LINGER_MSEC);
-    }
-    control_finish(&server->control);
-    site_finish(&server->site);
-    for (uint32_t i = 0; i < CONFIG_DEVICES_MAX; i++) {
-        probe_finish(&server->probes[i]);
-    }
-    if (server->reception.core != NULL) {
-        reception_finish(&server->reception);
-    }
-    if (is_set_up) {
-        core_finish(&server->core);
-    }
-    (void)sd_event_source_unref(server->more_source);
-    watchdog_finish(&server->watchdog);
-    (void)sd_event_source_unref(server->tick_source);
-    (void)sd_event_unref(server->event);
-    server->stats = stats_remove(server->stats, server->lockfile.stats_path);
-    lockfile_finish(&server->lockfile);
-    message_guard_finish();
-    accept_guard_finish();
-    supervisor_finish(&server->supervisor);
-}
+static const struct server_handlers handlers = {
+    .signal = on_signal, .mail = on_mail, .turn = on_turn, .tick = on_tick};
 
 enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
 {
@@ -497,6 +326,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     }
     server->config = config;
     server->cmdline = cmdline;
+    server->handlers = &handlers;
     server->lockfile = LOCKFILE_NULL;
     bool has_weights = !cmdline->is_kept && supervisor_has_weights();
     int r = supervisor_take(&server->supervisor);
@@ -505,7 +335,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     } else {
         config_default_socket_dir(server->dir, sizeof(server->dir));
     }
-    r = r != 0 ? r : set_up(server, &why);
+    r = r != 0 ? r : server_set_up(server, &why);
     if (r == 0) {
         r = sd_event_loop(server->event);
     }
@@ -513,7 +343,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
         server->exit_code = exit_code_tell(r, &why, "gemmd cannot run");
     }
     bool was_ready = server->core.ready_nsec != 0;
-    tear_down(server);
+    server_tear_down(server);
     enum exit_code code = server->exit_code;
     free(server);
     bool is_to_retry = has_weights && !was_ready && code != EXIT_CODE_DONE;

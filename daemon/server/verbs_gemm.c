@@ -11,7 +11,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
-static const uint32_t standard_m[] = {1, 2, 4, 8, 16, 32, 64};
+static const uint32_t standard_m[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 1024};
 
 /* ---- submit and cancel -------------------------------------------------------------------------
  */
@@ -152,11 +152,23 @@ static int explain_one(const struct weight *weight, uint32_t m, struct msg_choic
     return 0;
 }
 
+/* How many of standard_m the weight has launches of. */
+static uint32_t standard_rows(const struct weight *weight, uint64_t rows_max)
+{
+    uint32_t n = (uint32_t)ARRAY_LENGTH(standard_m);
+    while (n > 1 && (standard_m[n - 1] > rows_max ||
+                     standard_m[n - 1] > problem_of(weight, standard_m[n - 1]).m)) {
+        n--;
+    }
+    return n;
+}
+
 static int explain_weight(struct call *call, const struct weight *weight, struct reason *why)
 {
     const struct msg_explain *explain = &call->request->explain;
     const uint32_t *m = explain->n_m != 0 ? explain->m : standard_m;
-    uint32_t n_m = explain->n_m != 0 ? explain->n_m : (uint32_t)ARRAY_LENGTH(standard_m);
+    uint32_t n_m =
+        explain->n_m != 0 ? explain->n_m : standard_rows(weight, call->core->config->rows_max);
     struct msg_choice *choices = calloc(n_m, sizeof(*choices));
     if (choices == NULL) {
         return err_raise(-ENOMEM);

@@ -102,9 +102,7 @@ int weight_make_ready(struct weight *weight, struct reason *why)
 int weight_select(const struct weight *weight, const struct gk_problem *problem,
                   const struct gk_kernel **ret_kernel, struct reason *why)
 {
-    bool is_measured = gk_rows_max(problem) == GK_BATCH_ROWS_MAX; /* larger launches are not */
-    const struct gk_kernel *kernel =
-        is_measured ? tuning_choice(atomic_load(&weight->tuning), problem) : NULL;
+    const struct gk_kernel *kernel = tuning_choice(atomic_load(&weight->tuning), problem);
     if (!kernel) {
         return gk_select(problem, ret_kernel, why);
     }

@@ -2,7 +2,8 @@
  *
  * Weights of a model that are alike share one measurement, and are measured in turn, so that what
  * is timed streams from memory as it does in a model's pass. Bounded: each kernel gets about
- * BUDGET_USEC for each number of rows, and one that is far off by its own prediction gets none. */
+ * BUDGET_USEC for each number of rows, or a dozen launches where these take longer, and one that is
+ * far off by its own prediction gets none. */
 #include "daemon/weights/tuner.h"
 
 #include <errno.h>
@@ -94,11 +95,12 @@ static void find_alike(const struct model *model, const struct weight *weight,
 
 /* ---- measuring ---- */
 
-static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
+static struct gk_problem problem_of(const struct weight *weight, uint32_t i_bucket)
 {
     return (struct gk_problem){.desc = weight->desc,
                                .layout = weight->layout,
-                               .m = m,
+                               .m = tuning_rows(i_bucket),
+                               .is_prefill = i_bucket >= TUNING_BATCH_BUCKETS,
                                .x_dtype = weight->act_dtype,
                                .y_dtype = weight->act_dtype,
                                .cuda_arch = weight->device->cuda_arch};
@@ -143,11 +145,14 @@ static double best_prediction(const struct gk_problem *problem,
 static int fill_bucket(struct tuner *tuner, const struct alike *alike, uint32_t i_bucket,
                        struct tuning *tuning)
 {
-    const struct gk_problem problem = problem_of(alike->first, tuning_rows(i_bucket));
+    const struct gk_problem problem = problem_of(alike->first, i_bucket);
     uint32_t n_threads = alike->first->device->n_threads;
     const struct gk_kernel *kernels[GK_KERNELS_MAX];
     uint32_t n_kernels = gk_candidates(&problem, kernels);
     double best = best_prediction(&problem, kernels, n_kernels, n_threads);
+    if (problem.m > gk_rows_max(&problem)) {
+        return 0; /* prefill goes in launches as of a batch */
+    }
     for (uint32_t i = 0; i < n_kernels; i++) {
         double usec = tuning_table_get(&tuner->table, alike->key, problem.m, kernels[i]->name);
         if (usec == 0 && kernels[i]->predicted_usec(&problem, n_threads) < HOPELESS * best) {
@@ -182,7 +187,7 @@ static int tune_alike(struct tuner *tuner, const struct alike *alike, struct pro
 
 /* ---- a model ---- */
 
-static void log_choice(const struct weight *weight, const struct tuning *tuning)
+static void log_choice(const struct weight *first, uint32_t n_alike, const struct tuning *tuning)
 {
     char text[256] = "";
     for (uint32_t i = 0; i < TUNING_BUCKETS; i++) {
@@ -196,22 +201,28 @@ static void log_choice(const struct weight *weight, const struct tuning *tuning)
                            tuning_usec(tuning, chosen, tuning_rows(i)));
         }
     }
-    log_write(LOG_LEVEL_INFO, "tuner", "'%s' (%u x %u): %s", weight->name, weight->desc.n,
-              weight->desc.k, text);
+    char others[32] = "";
+    if (n_alike > 1) {
+        (void)snprintf(others, sizeof(others), " and %u like it", n_alike - 1);
+    }
+    log_write(LOG_LEVEL_INFO, "tuner", "'%s'%s (%u x %u): %s", first->name, others, first->desc.n,
+              first->desc.k, text);
 }
 
 /* All weights that are alike; whoever has a tuning already keeps it. */
 static void hand_out(const struct model *model, const struct alike *alike, struct tuning *tuning)
 {
+    uint32_t n = 0;
     for (uint32_t i = 0; i < model->n_weights; i++) {
         struct weight *weight = model->weights[i];
         char key[TUNING_KEY_BYTES];
         key_of(weight, key);
         if (strcmp(key, alike->key) == 0 && !atomic_load(&weight->tuning)) {
             atomic_store(&weight->tuning, tuning_ref(tuning));
-            log_choice(weight, tuning);
+            n++;
         }
     }
+    log_choice(alike->first, n, tuning);
 }
 
 static void keep(struct tuner *tuner)

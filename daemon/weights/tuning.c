@@ -37,13 +37,15 @@ struct tuning *tuning_unref(struct tuning *tuning)
 
 uint32_t tuning_rows(uint32_t i_bucket)
 {
-    return 1u << i_bucket;
+    static const uint32_t rows[TUNING_BUCKETS] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 1024};
+    return rows[i_bucket];
 }
 
-uint32_t tuning_bucket_of(uint32_t m)
+uint32_t tuning_bucket_of(uint32_t m, bool is_large)
 {
-    uint32_t i_bucket = 0;
-    while (i_bucket < TUNING_BUCKETS - 1 && tuning_rows(i_bucket) < m) {
+    uint32_t i_bucket = is_large ? TUNING_BATCH_BUCKETS : 0;
+    uint32_t i_last = (is_large ? TUNING_BUCKETS : TUNING_BATCH_BUCKETS) - 1;
+    while (i_bucket < i_last && tuning_rows(i_bucket) < m) {
         i_bucket++;
     }
     return i_bucket;
@@ -75,12 +77,13 @@ const struct gk_kernel *tuning_choice(const struct tuning *tuning, const struct 
     if (!tuning || problem->x_dtype != tuning->dtype || problem->y_dtype != tuning->dtype) {
         return NULL;
     }
-    const struct gk_kernel *chosen = tuning->buckets[tuning_bucket_of(problem->m)].chosen;
+    bool is_large = gk_rows_max(problem) > GK_BATCH_ROWS_MAX;
+    const struct gk_kernel *chosen = tuning->buckets[tuning_bucket_of(problem->m, is_large)].chosen;
     return chosen && chosen->can_implement(problem, NULL) == 0 ? chosen : NULL;
 }
 
 double tuning_usec(const struct tuning *tuning, const struct gk_kernel *kernel, uint32_t m)
 {
-    uint32_t i_bucket = tuning_bucket_of(m);
+    uint32_t i_bucket = tuning_bucket_of(m, m > GK_BATCH_ROWS_MAX);
     return tuning && tuning_rows(i_bucket) == m ? usec_in(&tuning->buckets[i_bucket], kernel) : 0;
 }

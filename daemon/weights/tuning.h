@@ -4,12 +4,14 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gk/gk.h"
 #include "ipc/base/check.h"
 
-#define TUNING_BUCKETS 7u /* 1, 2, 4, 8, 16, 32 and 64 rows */
+#define TUNING_BATCH_BUCKETS 7u  /* of batches: 1, 2, 4, 8, 16, 32 and 64 rows */
+#define TUNING_BUCKETS       10u /* and of prefill in larger launches: 128, 512 and 1024 */
 
 struct tuning_time {
     const struct gk_kernel *kernel;
@@ -34,9 +36,10 @@ struct tuning *tuning_ref(struct tuning *tuning);
 struct tuning *tuning_unref(struct tuning *tuning);
 
 /* tuning_rows() - the rows that bucket i stands for, and the most that fall into it.
- * tuning_bucket_of() - the bucket of m rows; more than the last has fall into the last. */
+ * tuning_bucket_of() - the bucket of m rows, of a batch or of prefill in launches that may be
+ * larger; more than the last of a kind has fall into that. */
 uint32_t tuning_rows(uint32_t i_bucket);
-uint32_t tuning_bucket_of(uint32_t m);
+uint32_t tuning_bucket_of(uint32_t m, bool is_large);
 
 /* tuning_add() - a measurement; kernels of a bucket come in the order of preference. A later one is
  * chosen only where it is faster by more than the noise of two measurements. */
@@ -47,5 +50,6 @@ void tuning_add(struct tuning *tuning, uint32_t i_bucket, const struct gk_kernel
  * measured for its types, or where what was chosen cannot do just this one. */
 const struct gk_kernel *tuning_choice(const struct tuning *tuning,
                                       const struct gk_problem *problem);
-/* tuning_usec() - what was measured for m rows, which must be those of a bucket; 0: nothing. */
+/* tuning_usec() - what was measured for m rows, which must be those of a bucket, more than
+ * GK_BATCH_ROWS_MAX being prefill; 0: nothing. */
 double tuning_usec(const struct tuning *tuning, const struct gk_kernel *kernel, uint32_t m);

@@ -40,7 +40,7 @@ static int set_up(void **state)
     fixture_init(&fixture);
     test_model_write(&model, &fixture.folder, "tiny", 1);
     for (uint32_t i = 0; i < N_LARGER; i++) {
-        const uint32_t shapes[TEST_WEIGHTS][2] = {{256, 4096u << i}, {40, 128}, {30, 70}};
+        const uint32_t shapes[TEST_WEIGHTS][2] = {{64, 4096u << i}, {40, 128}, {30, 70}};
         test_model_write_sized(&larger[i], &fixture.folder, larger_names[i], i + 2, shapes);
     }
     (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
@@ -76,7 +76,7 @@ static bool use_larger(gemmd_client_t *client, uint32_t i, bool is_kept)
 {
     struct product product;
     const struct product_shape shape = {
-        .m = 130, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = i};
+        .m = 70, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = i};
     if (!load(client, larger_names[i], larger[i].path) ||
         !product_init(&product, client, larger_names[i], &larger[i].weights[TEST_INT4], &shape)) {
         return false;

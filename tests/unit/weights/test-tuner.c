@@ -44,8 +44,9 @@ static uint32_t measured(const struct tuning *tuning)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < TUNING_BUCKETS; i++) {
+        bool is_of_batch = i < TUNING_BATCH_BUCKETS; /* the host has no larger launches */
         n += tuning->buckets[i].n_times;
-        assert_non_null(tuning->buckets[i].chosen);
+        assert_true((tuning->buckets[i].chosen != NULL) == is_of_batch);
     }
     return n;
 }
@@ -117,6 +118,45 @@ static void test_cancelled_run_goes_on_later(void **state)
     (void)tuner_free(tuner);
 }
 
+/* Where prefill goes in larger launches, these are measured, chosen and kept as well. */
+static void test_prefill_is_measured(void **state)
+{
+    (void)state;
+    const struct gk_kernel *kernel = gk_kernel_named("cuda_int_strip_prefill_rounded");
+    struct model *model;
+    struct weight *weight;
+    struct tuner *tuner;
+    struct progress progress;
+    if (!kernel) {
+        return; /* a build without CUDA */
+    }
+    f.fake.base.cuda_arch = 90;
+    assert_int_equal(model_new("m", "/m", &f.fake.base, 1, &model), 0);
+    assert_int_equal(weight_new(&f.fake.base, &weight), 0);
+    weight->desc = (struct gk_desc){.n = 256,
+                                    .k = 512,
+                                    .code = GK_CODE_U4,
+                                    .group_n = 1,
+                                    .group_k = 128,
+                                    .scale_dtype = DTYPE_BF16};
+    weight->layout = gk_layout_for(&weight->desc, GK_DEVICE_CUDA);
+    weight->act_dtype = DTYPE_BF16;
+    model->weights[model->n_weights++] = weight;
+    assert_int_equal(tuner_new("", true, &tuner), 0);
+    progress_init(&progress);
+    assert_int_equal(tuner_run(tuner, model, &progress, NULL), 0);
+    struct tuning *tuning = atomic_load(&weight->tuning);
+    assert_non_null(tuning);
+    for (uint32_t i = TUNING_BATCH_BUCKETS; i < TUNING_BUCKETS; i++) {
+        assert_ptr_equal(tuning->buckets[i].chosen, kernel);
+        assert_true(tuning_usec(tuning, kernel, tuning_rows(i)) > 0);
+    }
+    assert_ptr_not_equal(tuning->buckets[TUNING_BATCH_BUCKETS - 1].chosen, kernel);
+    progress_finish(&progress);
+    (void)tuner_free(tuner);
+    (void)model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +168,7 @@ int main(void)
                                         loader_tear_down),
         cmocka_unit_test_setup_teardown(test_cancelled_run_goes_on_later, loader_set_up,
                                         loader_tear_down),
+        cmocka_unit_test_setup_teardown(test_prefill_is_measured, loader_set_up, loader_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
