@@ -1,10 +1,12 @@
-/* strip_prefill.cu - weight-only integer GEMM for many rows of x on Hopper (sm_90a).
+/* strip_prefill.cu - weight-only GEMM for many rows of x on Hopper (sm_90a).
  *
  *   y[i, j] = sum_g scale[j, g] * sum_{k in g} x[i, k] * (code[j, k] - zero[j, g])
  *
- * Operands. Rows of W are on the side of wgmma that has 64 of them and takes its operand from
- * registers, so that codes are widened into fragments and never stored again: code - zero, which is
- * exact in 16 bits. Rows of x, up to 192, are the other side, in shared memory as they are.
+ * Operands. Rows of W are on the side of wgmma that has 64 of them, rows of x, up to 256, on the
+ * other, in shared memory as they are. Two kernels: in strip_prefill_kernel.cuh (integer codes)
+ * those warps that multiply widen codes themselves, into fragments in registers, and nothing is
+ * stored again; in strip_staged_kernel.cuh (every format) other warps do, into shared memory. The
+ * second suits codes that cost more to widen, and few rows of x.
  *
  * Sums, of one of two kinds. With weights rounded, a weight is (code - zero) * scale in the type of
  * x, and the tensor core has all of k in one chain: the fast kind, and as exact as a 16-bit product
@@ -14,10 +16,10 @@
  * slow down: a quarter more time for groups of 128. The two warpgroups taking turns, so that one
  * adds while the other multiplies, changes nothing.
  *
- * Threads. Two warpgroups multiply; of a third one, one warp feeds x, one W
- * (strip_prefill_feed.cuh). CTAs stay and take tiles of y one after the other. Pairs of CTAs share
- * tiles of x, which the copy engine brings to both at once. Tiles are taken in bands of x, so that
- * what runs at one time reads the same few tiles of W and x, from the L2 cache.
+ * Tiles. CTAs stay and take tiles of y one after the other. Pairs of CTAs share tiles of x, which
+ * the copy engine brings to both at once. Tiles are taken in bands of x, so that what runs at one
+ * time reads the same few tiles of W and x, from the L2 cache. Of each kind there are tiles of
+ * several sizes, and the one that should be through first is taken.
  *
  * Bits are the same for every tile of a kind: each element's sum is one warp's, in one order, over
  * all of k. It is not the order of strip_gemm.cu: that one's 16 interleaved lanes of k would need
@@ -35,6 +37,8 @@
 
 namespace {
 
+static_assert(sizeof(strip_prefill_tiles) / sizeof(strip_prefill_tiles[0]) == STRIP_PREFILL_TILES,
+              "a tile each");
 constexpr uint32_t n_cluster = strip_prefill_cluster;
 constexpr uint32_t n_band_rows = 1536;
 constexpr int n_devices_max = 64;
@@ -45,10 +49,31 @@ uint32_t div_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
+/* How a product is cut for so many clusters at work: what is left over for a last wave that would
+ * keep half of them busy at most is taken in halves, where tiles can be halved. */
+struct units {
+    uint32_t n_w;
+    uint32_t n_x;
+    uint32_t n_whole;
+    uint32_t n_halves;
+};
+
+units units_of(const strip_prefill_tile &tile, uint32_t m, uint32_t n, uint32_t n_clusters)
+{
+    units cut = {div_up(n, tile.n_w * n_cluster), div_up(m, tile.n_x), 0, 0};
+    uint32_t n_all = cut.n_w * cut.n_x;
+    uint32_t n_rest = n_all % n_clusters;
+    bool is_halved = tile.half_cost != 0 && 2 * n_rest <= n_clusters;
+    cut.n_whole = is_halved ? n_all - n_rest : n_all;
+    cut.n_halves = 2 * (n_all - cut.n_whole);
+    return cut;
+}
+
 template <typename visitor> void for_all_instances(visitor &&visit)
 {
     for (const strip_prefill_instances &some :
-         {strip_prefill_u4_instances(), strip_prefill_u8_instances()}) {
+         {strip_prefill_u4_instances(), strip_prefill_u8_instances(), strip_staged_int_instances(),
+          strip_staged_e4m3_instances(), strip_staged_e2m1_instances()}) {
         for (uint32_t i = 0; i < some.n; i++) {
             visit(some.all[i]);
         }
@@ -58,14 +83,38 @@ template <typename visitor> void for_all_instances(visitor &&visit)
 const strip_prefill_instance *find_instance(const strip_args &args, uint32_t i_tile)
 {
     const strip_prefill_instance *found = nullptr;
+    uint8_t scaling = args.row_scales != nullptr ? STRIP_PREFILL_NO_SCALES : args.scaling;
     for_all_instances([&](const strip_prefill_instance &one) {
         if (one.x_dtype == args.x_dtype && one.code_bits == args.code_bits &&
+            one.scaling == scaling &&
             (one.n_slice_groups == 0 || one.n_slice_groups == args.n_slice_groups) &&
             one.i_tile == i_tile) {
             found = &one;
         }
     });
     return found;
+}
+
+uint32_t slice_scale_bytes(const strip_args &args)
+{
+    switch (args.scaling) {
+    case STRIP_SCALES_STRIP:
+        return 2 * sizeof(float);
+    case STRIP_SCALES_E8M0:
+        return STRIP_N * 8;
+    case STRIP_SCALES_E4M3:
+        return STRIP_N * 16;
+    default:
+        return 2 * STRIP_N * args.n_slice_groups;
+    }
+}
+
+/* f16 has e4m3, a code or a scale, as 2^-8 of its value, unless an f32 scale has made that up. */
+float sum_factor(const strip_args &args, bool is_rounded)
+{
+    bool has_e4m3 = args.row_scales != nullptr || args.scaling == STRIP_SCALES_E4M3 ||
+                    (args.scaling == STRIP_SCALES_STRIP && !is_rounded);
+    return args.x_dtype == DTYPE_F16 && has_e4m3 ? 256.0f : 1.0f;
 }
 
 using encode_function = CUresult (*)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
@@ -113,7 +162,7 @@ cudaError_t launch(const strip_prefill_instance &one, strip_prefill_args *args,
     cluster.val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = n_clusters * n_cluster;
-    config.blockDim = strip_prefill_threads;
+    config.blockDim = one.n_threads;
     config.dynamicSmemBytes = one.shared_bytes;
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &cluster;
@@ -135,7 +184,13 @@ uint64_t strip_prefill_workspace_bytes(uint32_t m, uint32_t k)
     return static_cast<uint64_t>(m) * copied_stride_bytes(k);
 }
 
-uint32_t strip_prefill_best_tile(uint32_t m, uint32_t n, bool is_rounded)
+bool strip_prefill_has_tile(const struct strip_prefill_args *args, uint32_t i_tile, bool is_rounded)
+{
+    return strip_prefill_tiles[i_tile].is_rounded == is_rounded &&
+           find_instance(args->base, i_tile) != nullptr;
+}
+
+uint32_t strip_prefill_best_tile(const struct strip_prefill_args *args, bool is_rounded)
 {
     int device = 0;
     (void)cudaGetDevice(&device);
@@ -144,9 +199,10 @@ uint32_t strip_prefill_best_tile(uint32_t m, uint32_t n, bool is_rounded)
     uint64_t best_cost = UINT64_MAX;
     for (uint32_t i = 0; i < STRIP_PREFILL_TILES; i++) {
         const strip_prefill_tile &tile = strip_prefill_tiles[i];
-        uint32_t n_units = div_up(n, tile.n_w * n_cluster) * div_up(m, tile.n_x);
-        uint64_t cost = static_cast<uint64_t>(div_up(n_units, n_clusters)) * tile.cost;
-        if (tile.is_rounded == is_rounded && cost < best_cost) {
+        units cut = units_of(tile, args->m, args->base.n, n_clusters);
+        uint64_t cost = static_cast<uint64_t>(div_up(cut.n_whole, n_clusters)) * tile.cost +
+                        (cut.n_halves != 0 ? tile.half_cost : 0);
+        if (cost < best_cost && strip_prefill_has_tile(args, i, is_rounded)) {
             best = i;
             best_cost = cost;
         }
@@ -199,24 +255,29 @@ int strip_prefill_enqueue(struct strip_prefill_args *args, uint32_t i_tile, void
     const strip_prefill_tile &tile = strip_prefill_tiles[i_tile];
     CUtensorMap x_map;
     if (r == cudaSuccess) {
-        r = make_x_map(*args, tile.n_x / n_cluster, &x_map);
+        r = make_x_map(*args, one->n_box_rows, &x_map);
     }
     if (r != cudaSuccess) {
         return r;
     }
-    args->n_w_units = div_up(args->base.n, tile.n_w * n_cluster);
-    args->n_x_tiles = div_up(args->m, tile.n_x);
-    args->n_units = args->n_w_units * args->n_x_tiles;
+    uint32_t n_clusters_max = n_sms_of_device[device] / n_cluster;
+    units cut = units_of(tile, args->m, args->base.n, n_clusters_max);
+    args->n_w_units = cut.n_w;
+    args->n_x_tiles = cut.n_x;
+    args->n_whole_units = cut.n_whole;
+    args->n_units = cut.n_whole + cut.n_halves;
     args->n_band_tiles = div_up(n_band_rows, tile.n_x);
     /* Whole groups: behind the end of k x is read as 0. */
     args->n_k_stages =
         div_up(args->base.k, STRIP_GROUP_MAX) * (STRIP_GROUP_MAX / strip_prefill_k_stage);
-    args->slice_scale_bytes = 32 * args->base.n_slice_groups;
+    args->slice_scale_bytes = slice_scale_bytes(args->base);
     args->slice_zero_bytes = args->base.has_zeros ? 16 * args->base.n_slice_groups : 0;
-    args->record_bytes =
-        strip_align(STRIP_STEP_SLICES * (STRIP_CODES_BYTES_OF(args->base.code_bits) +
-                                         args->slice_scale_bytes + args->slice_zero_bytes));
-    uint32_t n_clusters_max = n_sms_of_device[device] / n_cluster;
+    args->slice_bytes = STRIP_CODES_BYTES_OF(args->base.code_bits) + args->slice_scale_bytes +
+                        args->slice_zero_bytes;
+    args->job_scale_bytes =
+        args->base.row_scales != nullptr ? 0 : div_up(args->slice_scale_bytes, 16) * 16;
+    args->record_bytes = strip_align(STRIP_STEP_SLICES * args->slice_bytes);
+    args->sum_factor = sum_factor(args->base, tile.is_rounded);
     uint32_t n_clusters = args->n_units < n_clusters_max ? args->n_units : n_clusters_max;
     return launch(*one, args, x_map, n_clusters, stream);
 }

@@ -12,10 +12,14 @@ extern "C" {
 
 /* Tiles of y that the kernel is compiled for: those with exact weights, then those with rounded
  * ones; of each, all give the same bits. */
-#define STRIP_PREFILL_TILES 6u
+#define STRIP_PREFILL_TILES 11u
 
-/* strip_prefill_best_tile() - the fastest of those for that size on the current device. */
-uint32_t strip_prefill_best_tile(uint32_t m, uint32_t n, bool is_rounded);
+/* strip_prefill_has_tile() - is there that one for such a weight, and does it round? What is read
+ * of args: the weight. strip_prefill_best_tile() - the fastest of those for that weight and m on
+ * the current device. */
+bool strip_prefill_has_tile(const struct strip_prefill_args *args, uint32_t i_tile,
+                            bool is_rounded);
+uint32_t strip_prefill_best_tile(const struct strip_prefill_args *args, bool is_rounded);
 
 /* strip_prefill_workspace_bytes() - for m rows of x that have to be copied. */
 uint64_t strip_prefill_workspace_bytes(uint32_t m, uint32_t k);

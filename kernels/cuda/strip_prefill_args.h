@@ -17,10 +17,14 @@ struct strip_prefill_args {
     uint32_t
         n_w_units; /* from here on filled in by strip_prefill_enqueue(): a cluster's tiles of W */
     uint32_t n_x_tiles;
-    uint32_t n_units;      /* n_w_units by n_x_tiles */
-    uint32_t n_band_tiles; /* tiles of x that are gone through before the next of W */
-    uint32_t n_k_stages;   /* of x */
+    uint32_t n_whole_units; /* of n_w_units by n_x_tiles; the others are taken in halves */
+    uint32_t n_units;       /* of both */
+    uint32_t n_band_tiles;  /* tiles of x that are gone through before the next of W */
+    uint32_t n_k_stages;    /* of x */
     uint32_t slice_scale_bytes;
     uint32_t slice_zero_bytes;
-    uint32_t record_bytes; /* of a whole step */
+    uint32_t slice_bytes;
+    uint32_t job_scale_bytes; /* of a slice, a multiple of 16; 0: none */
+    uint32_t record_bytes;    /* of a whole step */
+    float sum_factor;         /* what sums are multiplied with: the unit of widened codes */
 };

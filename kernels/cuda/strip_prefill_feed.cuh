@@ -21,7 +21,6 @@ constexpr uint32_t shared_align = 1024; /* of swizzled tiles; the launch asks fo
 constexpr uint32_t w_strip_codes = 2048;
 constexpr uint32_t strip_scales_max = 256;
 constexpr uint32_t strip_zeros_max = 128;
-constexpr uint32_t y_warpgroup_bytes = 64 * 64 * 2;
 constexpr uint32_t shared_max = 232448;
 
 /* A CTA's tile of y: w_groups warpgroups side by side along W, the rest along x; n columns of x
@@ -34,6 +33,7 @@ template <int w_groups_, int n_> struct tile_shape {
     static constexpr uint32_t x_stage_bytes = n_x * k_stage * 2;
     static constexpr uint32_t w_stage_bytes =
         n_strips * (w_strip_codes + strip_scales_max + strip_zeros_max);
+    static constexpr uint32_t y_warpgroup_bytes = 64 * 64 * 2;
     static constexpr uint32_t barriers_bytes = 256;
     static constexpr uint32_t room = shared_max - shared_align - barriers_bytes -
                                      2 * y_warpgroup_bytes - n_w_stages * w_stage_bytes;

@@ -7,11 +7,17 @@
 
 #include "kernels/cuda/strip_prefill_args.h"
 
+/* Float codes whose scales hold for all of k, and lie behind the records. */
+#define STRIP_PREFILL_NO_SCALES 255
+
 struct strip_prefill_instance {
     void (*function)(strip_prefill_args, CUtensorMap);
     uint32_t shared_bytes;
+    uint32_t n_threads;
+    uint32_t n_box_rows; /* of x that are copied at once */
     uint8_t x_dtype;
     uint8_t code_bits;
+    uint8_t scaling;        /* enum strip_scaling, or STRIP_PREFILL_NO_SCALES */
     uint8_t n_slice_groups; /* 0: any */
     uint8_t i_tile;
 };
@@ -20,12 +26,16 @@ struct strip_prefill_instance {
 struct strip_prefill_tile {
     uint32_t n_w;
     uint32_t n_x;
-    uint32_t cost;   /* the time of one: us at k 8192 on an H200 */
-    bool is_rounded; /* weights are */
+    uint32_t cost;      /* the time of one: us at k 8192 on an H200 */
+    uint32_t half_cost; /* of one of half as many rows of x; 0: it cannot be halved */
+    bool is_rounded;    /* weights are */
 };
-constexpr strip_prefill_tile strip_prefill_tiles[] = {{128, 192, 88, false}, {128, 128, 68, false},
-                                                      {64, 128, 58, false},  {128, 256, 88, true},
-                                                      {128, 128, 70, true},  {64, 128, 58, true}};
+/* Those of strip_prefill_kernel.cuh, then of strip_staged_kernel.cuh, of each kind. */
+constexpr strip_prefill_tile strip_prefill_tiles[] = {
+    {128, 192, 88, 0, false}, {128, 128, 68, 0, false},   {64, 128, 58, 0, false},
+    {128, 128, 88, 0, false}, {128, 256, 94, 0, true},    {128, 128, 70, 0, true},
+    {64, 128, 58, 0, true},   {128, 256, 146, 130, true}, {128, 128, 86, 0, true},
+    {64, 128, 54, 0, true},   {64, 64, 47, 0, true}};
 
 constexpr uint32_t strip_prefill_k_stage = 64; /* of x, in a stage */
 constexpr uint32_t strip_prefill_cluster = 2;  /* CTAs that share tiles of x */
@@ -36,6 +46,9 @@ struct strip_prefill_instances {
     uint32_t n;
 };
 
-/* Of strip_prefill_u4.cu and strip_prefill_u8.cu. */
+/* Of the file of that name each. */
 strip_prefill_instances strip_prefill_u4_instances();
 strip_prefill_instances strip_prefill_u8_instances();
+strip_prefill_instances strip_staged_int_instances();
+strip_prefill_instances strip_staged_e4m3_instances();
+strip_prefill_instances strip_staged_e2m1_instances();

@@ -1,4 +1,5 @@
-/* strip_prefill_kernel.cuh - the kernel of strip_prefill.cu, which has the picture. */
+/* strip_prefill_kernel.cuh - the kernel of strip_prefill.cu that has weights in registers. Two
+ * warpgroups multiply; of a third one, one warp feeds x, one W (strip_prefill_feed.cuh). */
 #pragma once
 
 #include "kernels/cuda/strip_prefill_instance.h"
@@ -80,8 +81,11 @@ constexpr strip_prefill_instance make_instance(uint8_t x_dtype, uint8_t i_tile)
 {
     return {strip_prefill<wide, bits, tile, n_blocks>,
             tile::bytes + shared_align,
+            n_threads,
+            tile::n_x / n_cluster,
             x_dtype,
             static_cast<uint8_t>(bits),
+            STRIP_SCALES_PAIRS,
             n_blocks == 0 ? 0 : 8 / n_blocks,
             i_tile};
 }
@@ -102,8 +106,8 @@ using rounded_2 = tile_shape<1, 64>;
 
 #define STRIP_PREFILL_INSTANCES(wide, bits, dtype)                                                 \
     EXACT(wide, bits, exact_0, dtype, 0), EXACT(wide, bits, exact_1, dtype, 1),                    \
-        EXACT(wide, bits, exact_2, dtype, 2), make_instance<wide, bits, rounded_0, 0>(dtype, 3),   \
-        make_instance<wide, bits, rounded_1, 0>(dtype, 4),                                         \
-        make_instance<wide, bits, rounded_2, 0>(dtype, 5)
+        EXACT(wide, bits, exact_2, dtype, 2), make_instance<wide, bits, rounded_0, 0>(dtype, 4),   \
+        make_instance<wide, bits, rounded_1, 0>(dtype, 5),                                         \
+        make_instance<wide, bits, rounded_2, 0>(dtype, 6)
 
 } // namespace

@@ -13,33 +13,31 @@ static int can_implement(const struct gk_problem *problem, struct reason *why)
         return reason_set(why, STATUS_UNSUPPORTED, "it is for requests of more than %u rows",
                           GK_BATCH_ROWS_MAX);
     }
-    if (!gk_code_is_int(problem->desc.code)) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it is for integer codes");
-    }
     if (problem->cuda_arch != 90) {
         return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
                           problem->cuda_arch / 10, problem->cuda_arch % 10);
     }
-    if (problem->desc.column_scale == GK_COLUMN_SCALE_DIVIDES) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it multiplies by column scales only");
-    }
     return 0;
 }
 
-/* What rounding a weight costs is as much as rounding the result to the same type. A scale of
- * another type would have to be rounded itself. */
+/* What rounding a weight costs is as much as rounding the result to the same type. An integer
+ * code's scale of another type would have to be rounded itself; a float's is applied in f32, or is
+ * exact. */
 static int can_round(const struct gk_problem *problem, struct reason *why)
 {
     int r = can_implement(problem, why);
     if (r != 0) {
         return r;
     }
-    if (problem->desc.scale_dtype != problem->x_dtype || problem->y_dtype != problem->x_dtype) {
-        return reason_set(why, STATUS_UNSUPPORTED,
-                          "it rounds weights, which is for scales, x and y of one type, not of %s, "
-                          "%s and %s",
-                          dtype_name(problem->desc.scale_dtype), dtype_name(problem->x_dtype),
-                          dtype_name(problem->y_dtype));
+    bool is_int = gk_code_is_int(problem->desc.code);
+    if (problem->y_dtype != problem->x_dtype ||
+        (is_int && problem->desc.scale_dtype != problem->x_dtype)) {
+        return reason_set(
+            why, STATUS_UNSUPPORTED,
+            "it rounds weights, which is for x and y of one type, and scales of integer "
+            "codes, not of %s, %s and %s",
+            dtype_name(problem->x_dtype), dtype_name(problem->y_dtype),
+            dtype_name(problem->desc.scale_dtype));
     }
     return 0;
 }
@@ -80,7 +78,7 @@ static int enqueue_tiles(const struct gk_launch *launch, bool is_rounded, void *
         .y_stride_bytes = launch->prefill.y_stride_bytes,
         .m = problem->m,
     };
-    uint32_t i_tile = strip_prefill_best_tile(problem->m, problem->desc.n, is_rounded);
+    uint32_t i_tile = strip_prefill_best_tile(&args, is_rounded);
     return strip_prefill_enqueue(&args, i_tile, launch->workspace, stream);
 }
 
@@ -95,9 +93,9 @@ static int enqueue_rounded(const struct gk_launch *launch, void *stream)
 }
 
 const struct gk_kernel cuda_strip_prefill = {
-    .name = "cuda_int_strip_prefill",
+    .name = "cuda_strip_prefill",
     .device_kind = GK_DEVICE_CUDA,
-    .tile = "128n x 192m, 128n x 128m or 64n x 128m, k64",
+    .tile = "64n x 128m to 128n x 192m, k64",
     .numerics = "cuda-strip-prefill",
     .can_implement = can_implement,
     .workspace_bytes = workspace_bytes,
@@ -107,9 +105,9 @@ const struct gk_kernel cuda_strip_prefill = {
 };
 
 const struct gk_kernel cuda_strip_prefill_rounded = {
-    .name = "cuda_int_strip_prefill_rounded",
+    .name = "cuda_strip_prefill_rounded",
     .device_kind = GK_DEVICE_CUDA,
-    .tile = "128n x 256m, 128n x 128m or 64n x 128m, k64",
+    .tile = "64n x 64m to 128n x 256m, k64",
     .numerics = "cuda-strip-prefill-rounded",
     .can_implement = can_round,
     .workspace_bytes = workspace_bytes,

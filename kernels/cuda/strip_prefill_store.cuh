@@ -12,17 +12,39 @@ struct y_part {
     uint32_t warpgroup_n; /* the first column of its warpgroup, which has 64 */
 };
 
-/* Column scales and bias, of columns g and g + 8. */
+__device__ __forceinline__ float of_column(float sum, float scale, bool is_divisor)
+{
+    return is_divisor ? __fdiv_rn(sum, scale) : sum * scale;
+}
+
+/* Scales that hold for all of k, column scales and bias, of columns g and g + 8. */
 template <typename tile>
-__device__ __forceinline__ void finish_sums(const strip_args &args, uint32_t i_n,
+__device__ __forceinline__ void finish_sums(const strip_args &args, uint32_t i_n, float factor,
                                             float (&sums)[tile::n / 2])
 {
     uint32_t columns[2] = {min(i_n, args.n - 1), min(i_n + 8, args.n - 1)};
+    if (factor != 1.0f) {
+#pragma unroll
+        for (int i = 0; i < tile::n / 2; i++) {
+            sums[i] *= factor;
+        }
+    }
+    if (args.row_scales != nullptr) {
+        float scales[2];
+        for (int i = 0; i < 2; i++) {
+            scales[i] =
+                load_elem(args.row_scales, args.scale_dtype, columns[i] / args.row_scale_group_n);
+        }
+#pragma unroll
+        for (int i = 0; i < tile::n / 2; i++) {
+            sums[i] *= scales[i % 4 / 2];
+        }
+    }
     if (args.column_scales != nullptr) {
         float scales[2] = {args.column_scales[columns[0]], args.column_scales[columns[1]]};
 #pragma unroll
         for (int i = 0; i < tile::n / 2; i++) {
-            sums[i] *= scales[i % 4 / 2];
+            sums[i] = of_column(sums[i], scales[i % 4 / 2], args.is_column_divisor);
         }
     }
     if (args.bias != nullptr) {
@@ -59,8 +81,8 @@ __device__ __forceinline__ uint32_t narrow_pair(float a, float b, bool is_bf16)
 constexpr int store_barrier = 1; /* of each warpgroup */
 
 /* ---- y goes out by way of shared memory, so that a row's 64 columns are whole lines ----
- * A warpgroup has room for 64 rows of 16-bit elements or 32 of f32. Chunks of 16 bytes lie
- * exclusive-or-ed with their row, which spreads them over the banks. */
+ * A warpgroup has room for 64 rows of 16-bit elements or 32 of f32, or half of that. Chunks of 16
+ * bytes lie exclusive-or-ed with their row, which spreads them over the banks. */
 
 template <int elem_bytes>
 __device__ __forceinline__ uint32_t staged_chunk(uint32_t i_row, uint32_t i)
@@ -68,9 +90,10 @@ __device__ __forceinline__ uint32_t staged_chunk(uint32_t i_row, uint32_t i)
     return elem_bytes == 2 ? i ^ i_row % 8 : i ^ i_row / 2 % 4 * 2;
 }
 
-/* 64 rows from i_part * 64 on. */
+/* Two rows a sum of a lane. */
+template <int n_sums>
 __device__ __forceinline__ void stage_part(const strip_prefill_args &args, uint32_t room,
-                                           const float (&sums)[32], uint16_t)
+                                           const float (&sums)[n_sums], uint16_t)
 {
     bool is_bf16 = args.base.y_dtype == DTYPE_BF16;
     uint32_t i_matrix = lane_id() / 8;
@@ -78,7 +101,7 @@ __device__ __forceinline__ void stage_part(const strip_prefill_args &args, uint3
     uint32_t i_chunk = 2 * (threadIdx.x % 128 / 32) + i_matrix % 2;
     uint32_t to = room + (8 * (i_matrix / 2) + i_row) * 128 + staged_chunk<2>(i_row, i_chunk) * 16;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < n_sums / 8; i++) {
         uint32_t v[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -88,14 +111,14 @@ __device__ __forceinline__ void stage_part(const strip_prefill_args &args, uint3
     }
 }
 
-/* 32 rows. */
+template <int n_sums>
 __device__ __forceinline__ void stage_part(const strip_prefill_args &, uint32_t room,
-                                           const float (&sums)[16], float)
+                                           const float (&sums)[n_sums], float)
 {
     uint32_t g = lane_id() / 4;
     uint32_t t = lane_id() % 4;
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < n_sums; i++) {
         uint32_t i_row = i / 4 * 8 + 2 * t + i % 2;
         uint32_t column = threadIdx.x % 128 / 32 * 16 + g + i % 4 / 2 * 8;
         st_shared(room + i_row * 256 + staged_chunk<4>(i_row, column / 4) * 16 + column % 4 * 4,
@@ -119,7 +142,7 @@ __device__ __forceinline__ void store_elements(uint8_t *row, uint32_t column, ui
     }
 }
 
-template <int elem_bytes>
+template <uint32_t n_bytes, int elem_bytes>
 __device__ __forceinline__ void copy_part(const strip_prefill_args &args, const y_part &part,
                                           uint32_t room, uint32_t first_m)
 {
@@ -127,7 +150,7 @@ __device__ __forceinline__ void copy_part(const strip_prefill_args &args, const 
     bool is_whole = (reinterpret_cast<uintptr_t>(args.y) | args.y_stride_bytes) % 16 == 0 &&
                     part.warpgroup_n + 64 <= args.base.n;
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x % 128; i < y_warpgroup_bytes / 16; i += 128) {
+    for (uint32_t i = threadIdx.x % 128; i < n_bytes / 16; i += 128) {
         uint32_t i_row = i / n_row_chunks;
         uint32_t i_chunk = i % n_row_chunks;
         if (first_m + i_row >= args.m) {
@@ -149,8 +172,8 @@ template <typename tile, typename elem>
 __device__ __forceinline__ void store_parts(const strip_prefill_args &args, uint32_t base,
                                             const y_part &part, const float (&sums)[tile::n / 2])
 {
-    constexpr int n_rows = y_warpgroup_bytes / 64 / sizeof(elem);
-    uint32_t room = base + tile::y + this_warpgroup() * y_warpgroup_bytes;
+    constexpr int n_rows = tile::y_warpgroup_bytes / 64 / sizeof(elem);
+    uint32_t room = base + tile::y + this_warpgroup() * tile::y_warpgroup_bytes;
 #pragma unroll
     for (int i = 0; i < tile::n / n_rows; i++) {
         float staged[n_rows / 2];
@@ -161,7 +184,8 @@ __device__ __forceinline__ void store_parts(const strip_prefill_args &args, uint
         bar_sync(store_barrier + this_warpgroup(), 128);
         stage_part(args, room, staged, elem());
         bar_sync(store_barrier + this_warpgroup(), 128);
-        copy_part<sizeof(elem)>(args, part, room, part.first_m + i * n_rows);
+        copy_part<tile::y_warpgroup_bytes, sizeof(elem)>(args, part, room,
+                                                         part.first_m + i * n_rows);
     }
 }
 
@@ -183,8 +207,8 @@ __device__ __forceinline__ bool row_has_infinity(const strip_prefill_args &args,
     return false;
 }
 
-/* y as it was stored, again: NaN becomes the canonical one, and so does an infinity that comes of
- * one in x: against a zero point, codes above and below it would differ. */
+/* y as it was stored, again: NaN becomes the canonical one, and of integer codes so does an
+ * infinity that comes of one in x: against a zero point, codes above and below it would differ. */
 template <typename tile>
 __device__ __noinline__ void mend_values(const strip_prefill_args &args, uint32_t lane, y_part part)
 {
@@ -195,7 +219,8 @@ __device__ __noinline__ void mend_values(const strip_prefill_args &args, uint32_
         uint8_t *row = static_cast<uint8_t *>(args.y) + i_m * args.y_stride_bytes;
         float v = is_mine ? load_elem(row, args.base.y_dtype, column) : 0.0f;
         bool is_infinite = isinf(v);
-        if (__any_sync(0xffffffffu, is_infinite) && row_has_infinity(args, i_m, lane)) {
+        if (args.base.scaling == STRIP_SCALES_PAIRS && __any_sync(0xffffffffu, is_infinite) &&
+            row_has_infinity(args, i_m, lane)) {
             v = is_infinite ? __uint_as_float(0x7fc00000u) : v;
         }
         if (v != v) {
@@ -208,7 +233,7 @@ template <typename tile>
 __device__ __forceinline__ void store_tile(const strip_prefill_args &args, uint32_t base,
                                            const y_part &part, float (&sums)[tile::n / 2])
 {
-    finish_sums<tile>(args.base, part.first_n + lane_id() / 4, sums);
+    finish_sums<tile>(args.base, part.first_n + lane_id() / 4, args.sum_factor, sums);
     bool is_odd = has_odd_value<tile>(sums);
     if (args.base.y_dtype == DTYPE_F32) {
         store_parts<tile, float>(args, base, part, sums);

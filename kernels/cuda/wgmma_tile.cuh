@@ -1,5 +1,5 @@
-/* wgmma_tile.cuh - warpgroup mma for large tiles, A in registers: d (64 x n, f32) = a (64 x 16) b
- * (16 x n), plus d where it is to be added to. b: as in wgmma.cuh. */
+/* wgmma_tile.cuh - warpgroup mma for large tiles: d (64 x n, f32) = a (64 x 16) b (16 x n), plus d
+ * where it is to be added to. a: in registers, or in shared memory as b is; b: as in wgmma.cuh. */
 #pragma once
 
 #include "kernels/cuda/wgmma.cuh"
@@ -37,7 +37,14 @@
     "setp.ne.b32 add, " is_added ", 0;\n"                                                          \
     "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" d "}, {" a "}, " b         \
     ", add, 1, 1, 0;\n}"
-#define WGMMA_IN "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)is_added)
+/* The same with the descriptors of a and b. */
+#define WGMMA_ASM_SHARED(type, n, d, a, b, is_added)                                               \
+    "{\n.reg .pred add;\n"                                                                         \
+    "setp.ne.b32 add, " is_added ", 0;\n"                                                          \
+    "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" d "}, " a ", " b           \
+    ", add, 1, 1, 0, 0;\n}"
+#define WGMMA_IN_SHARED "l"(a), "l"(b), "r"((int)is_added)
+#define WGMMA_IN        "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)is_added)
 
 template <typename element, int n> struct wgmma_tile;
 
@@ -50,6 +57,13 @@ template <typename element, int n> struct wgmma_tile;
                      : WGMMA_D32(0)                                                                \
                      : WGMMA_IN);                                                                  \
         }                                                                                          \
+        static __device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b,    \
+                                                        bool is_added)                             \
+        {                                                                                          \
+            PTX_SM90(WGMMA_ASM_SHARED(type, "64", WGMMA_32, "%32", "%33", "%34")                   \
+                     : WGMMA_D32(0)                                                                \
+                     : WGMMA_IN_SHARED);                                                           \
+        }                                                                                          \
     };                                                                                             \
     template <> struct wgmma_tile<element, 128> {                                                  \
         static __device__ __forceinline__ void multiply(float (&d)[64], const uint32_t (&a)[4],    \
@@ -58,6 +72,13 @@ template <typename element, int n> struct wgmma_tile;
             PTX_SM90(WGMMA_ASM(type, "128", WGMMA_64, "%64, %65, %66, %67", "%68", "%69")          \
                      : WGMMA_D32(0), WGMMA_D32(32)                                                 \
                      : WGMMA_IN);                                                                  \
+        }                                                                                          \
+        static __device__ __forceinline__ void multiply(float (&d)[64], uint64_t a, uint64_t b,    \
+                                                        bool is_added)                             \
+        {                                                                                          \
+            PTX_SM90(WGMMA_ASM_SHARED(type, "128", WGMMA_64, "%64", "%65", "%66")                  \
+                     : WGMMA_D32(0), WGMMA_D32(32)                                                 \
+                     : WGMMA_IN_SHARED);                                                           \
         }                                                                                          \
     };                                                                                             \
     template <> struct wgmma_tile<element, 192> {                                                  \
@@ -77,6 +98,13 @@ template <typename element, int n> struct wgmma_tile;
                      : WGMMA_D32(0), WGMMA_D32(32), WGMMA_D32(64), WGMMA_D32(96)                   \
                      : WGMMA_IN);                                                                  \
         }                                                                                          \
+        static __device__ __forceinline__ void multiply(float (&d)[128], uint64_t a, uint64_t b,   \
+                                                        bool is_added)                             \
+        {                                                                                          \
+            PTX_SM90(WGMMA_ASM_SHARED(type, "256", WGMMA_128, "%128", "%129", "%130")              \
+                     : WGMMA_D32(0), WGMMA_D32(32), WGMMA_D32(64), WGMMA_D32(96)                   \
+                     : WGMMA_IN_SHARED);                                                           \
+        }                                                                                          \
     };
 
 WGMMA_TILE(wgmma_bf16, "bf16")
@@ -94,6 +122,8 @@ template <int n> __device__ __forceinline__ void wgmma_hold(float (&d)[n])
 #undef WGMMA_TILE
 #undef WGMMA_IN
 #undef WGMMA_ASM
+#undef WGMMA_ASM_SHARED
+#undef WGMMA_IN_SHARED
 #undef WGMMA_128
 #undef WGMMA_96
 #undef WGMMA_64

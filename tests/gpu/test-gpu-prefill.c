@@ -22,8 +22,6 @@
 #define SAMPLE    37u /* every so manieth row is compared with the reference */
 #define N_SAMPLES (M_MAX / SAMPLE)
 
-#define TILES_EXACT (STRIP_PREFILL_TILES / 2) /* the others round weights */
-
 #define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
 static uint32_t cuda_arch;
@@ -161,10 +159,43 @@ static struct gk_launch launch_of(const struct prefill_case *c, uint32_t first, 
     };
 }
 
-/* Does the registry's choice round weights? */
+static struct strip_prefill_args args_of(const struct gk_launch *launch)
+{
+    return (struct strip_prefill_args){.base = strip_args_of(launch),
+                                       .x = launch->prefill.x,
+                                       .x_stride_bytes = launch->prefill.x_stride_bytes,
+                                       .y = launch->prefill.y,
+                                       .y_stride_bytes = launch->prefill.y_stride_bytes,
+                                       .m = launch->problem.m};
+}
+
+/* Can weights of such a type be rounded? Does the registry's choice do so? */
+static bool is_roundable(const struct prefill_case *c)
+{
+    const struct gk_desc *desc = &c->canonical.desc;
+    return !gk_code_is_int(desc->code) || desc->scale_dtype == c->x_dtype;
+}
+
 static bool is_rounded(const struct prefill_case *c)
 {
-    return c->canonical.desc.scale_dtype == c->x_dtype && c->y_dtype == c->x_dtype;
+    return is_roundable(c) && c->y_dtype == c->x_dtype;
+}
+
+static bool has_tile(const struct prefill_case *c, uint32_t i_tile, bool is_of_rounded)
+{
+    struct gk_launch launch = launch_of(c, 0, M_MAX);
+    struct strip_prefill_args args = args_of(&launch);
+    return strip_prefill_has_tile(&args, i_tile, is_of_rounded);
+}
+
+static uint32_t first_tile(const struct prefill_case *c, bool is_of_rounded)
+{
+    uint32_t i_tile = 0;
+    while (!has_tile(c, i_tile, is_of_rounded)) {
+        i_tile++;
+        assert_true(i_tile < STRIP_PREFILL_TILES);
+    }
+    return i_tile;
 }
 
 /* Rows first..first + m - 1 of x, which are rows 0.. of y: dense, the caller's to free. What is not
@@ -177,16 +208,11 @@ static char *run(const struct prefill_case *c, uint32_t first, uint32_t m, uint3
     if (i_tile == STRIP_PREFILL_TILES) {
         const struct gk_kernel *kernel;
         assert_int_equal(gk_select(&launch.problem, &kernel, NULL), 0);
-        assert_string_equal(kernel->name, is_rounded(c) ? "cuda_int_strip_prefill_rounded"
-                                                        : "cuda_int_strip_prefill");
+        assert_string_equal(kernel->name,
+                            is_rounded(c) ? "cuda_strip_prefill_rounded" : "cuda_strip_prefill");
         assert_cuda(kernel->enqueue(&launch, NULL));
     } else {
-        struct strip_prefill_args args = {.base = strip_args_of(&launch),
-                                          .x = launch.prefill.x,
-                                          .x_stride_bytes = launch.prefill.x_stride_bytes,
-                                          .y = launch.prefill.y,
-                                          .y_stride_bytes = launch.prefill.y_stride_bytes,
-                                          .m = m};
+        struct strip_prefill_args args = args_of(&launch);
         assert_cuda(strip_prefill_enqueue(&args, i_tile, c->workspace, NULL));
     }
     uint8_t *all = malloc(y_bytes(c));
@@ -241,15 +267,13 @@ static void assert_invariant(const struct prefill_case *c, const char *all, bool
 {
     static const uint32_t parts[][2] = {{0, M_MAX}, {0, 129}, {64, 65}, {7, 1}, {200, 133}};
     uint64_t row_bytes = (uint64_t)c->canonical.desc.n * dtype_bytes(c->y_dtype);
-    uint32_t first_tile = is_of_rounded ? TILES_EXACT : 0;
     for (uint32_t i = 0; i < ARRAY_LENGTH(parts); i++) {
-        for (uint32_t j = 0; j <= TILES_EXACT; j++) {
-            bool is_choice = j == TILES_EXACT;
-            if (is_choice && is_of_rounded != is_rounded(c)) {
+        for (uint32_t i_tile = 0; i_tile <= STRIP_PREFILL_TILES; i_tile++) {
+            bool is_choice = i_tile == STRIP_PREFILL_TILES;
+            if (is_choice ? is_of_rounded != is_rounded(c) : !has_tile(c, i_tile, is_of_rounded)) {
                 continue;
             }
-            char *some =
-                run(c, parts[i][0], parts[i][1], is_choice ? STRIP_PREFILL_TILES : first_tile + j);
+            char *some = run(c, parts[i][0], parts[i][1], i_tile);
             assert_memory_equal(some, all + parts[i][0] * row_bytes, parts[i][1] * row_bytes);
             free(some);
         }
@@ -260,7 +284,7 @@ static void check_class(struct prefill_case *c, bool is_of_rounded)
 {
     place(c, false);
     upload_x(c);
-    char *all = run(c, 0, M_MAX, is_of_rounded ? TILES_EXACT : 0);
+    char *all = run(c, 0, M_MAX, first_tile(c, is_of_rounded));
     assert_accurate(c, all, is_of_rounded ? rounding(c->x_dtype) : 0);
     assert_invariant(c, all, is_of_rounded);
     place(c, true);
@@ -275,17 +299,18 @@ static void check_desc(const struct gk_desc *desc, enum dtype x_dtype, enum dtyp
     struct prefill_case c;
     case_init(&c, desc, x_dtype, y_dtype, random);
     check_class(&c, false);
-    if (desc->scale_dtype == x_dtype) {
+    if (is_roundable(&c)) {
         check_class(&c, true);
     }
     case_finish(&c);
 }
 
-/* Odd and even shapes, whole and ragged tiles, groups and slices. */
+/* Odd and even, whole and ragged tiles, groups and slices. */
+static const uint32_t shapes[][2] = {{1, 32},     {17, 100},  {64, 384},
+                                     {200, 1000}, {272, 777}, {136, 4352}};
+
 static void check_weights(enum gk_code code)
 {
-    static const uint32_t shapes[][2] = {{1, 32},     {17, 100},  {64, 384},
-                                         {200, 1000}, {272, 777}, {136, 4352}};
     static const uint32_t groups[] = {32, 64, 128, 256, UINT32_MAX};
     struct random random = {21};
     for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * ARRAY_LENGTH(groups); i++) {
@@ -315,6 +340,45 @@ static void test_8_bit_weights(void **state)
     check_weights(GK_CODE_U8);
 }
 
+/* One of the tests' formats, in every shape. */
+static void check_format(const char *name, uint64_t seed)
+{
+    struct random random = {seed};
+    const struct format_case *format = format_cases;
+    while (strcmp(format->name, name) != 0) {
+        format++;
+        assert_true(format < format_cases + n_format_cases);
+    }
+    for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 2; i++) {
+        const uint32_t *shape = shapes[i / 2];
+        enum dtype x_dtype = i % 2 == 0 ? DTYPE_BF16 : DTYPE_F16;
+        struct gk_desc desc =
+            format_desc(format, shape[0], shape[1], i % 3 == 0 ? DTYPE_BF16 : DTYPE_NONE);
+        if (desc.scale_dtype == DTYPE_F32 && i % 4 == 3) {
+            desc.scale_dtype = DTYPE_BF16;
+        }
+        desc.has_perm = i % 5 == 4 && desc.k <= 1000;
+        check_desc(&desc, x_dtype, i / 2 % 2 == 0 ? DTYPE_F32 : x_dtype, &random);
+    }
+}
+
+static void test_fp8_weights(void **state)
+{
+    (void)state;
+    check_format("fp8 tensor", 31);
+    check_format("fp8 channel", 32);
+    check_format("fp8 128x128", 33);
+    check_format("mxfp8", 34);
+}
+
+static void test_fp4_weights(void **state)
+{
+    (void)state;
+    check_format("mxfp4", 35);
+    check_format("nvfp4", 36);
+    check_format("nvfp4 divisor", 37);
+}
+
 /* Small integers and powers of two: not off by a bit. */
 static void test_exact_sums(void **state)
 {
@@ -337,6 +401,9 @@ static void test_exact_sums(void **state)
     assert_int_equal(gk_reference_gemm(&c.canonical, c.host_x, DTYPE_BF16, desc.k, M_MAX, exact),
                      0);
     for (uint32_t i_tile = 0; i_tile < STRIP_PREFILL_TILES; i_tile++) {
+        if (!has_tile(&c, i_tile, false) && !has_tile(&c, i_tile, true)) {
+            continue;
+        }
         char *y = run(&c, 0, M_MAX, i_tile);
         for (uint64_t i = 0; i < (uint64_t)M_MAX * desc.n; i++) {
             assert_true(elem_load(y, DTYPE_F32, i) == exact[i]);
@@ -356,7 +423,8 @@ static void check_odd_values(enum dtype y_dtype, uint32_t canonical_nan)
     case_init(&c, &desc, DTYPE_BF16, y_dtype, &random);
     uint64_t elem_bytes = dtype_bytes(y_dtype);
     uint64_t row_bytes = desc.n * elem_bytes;
-    char *finite[2] = {run(&c, 0, M_MAX, 0), run(&c, 0, M_MAX, TILES_EXACT)};
+    char *finite[2] = {run(&c, 0, M_MAX, first_tile(&c, false)),
+                       run(&c, 0, M_MAX, first_tile(&c, true))};
     static const uint32_t odd_rows[] = {0, 1, 70, 191, 192, 332};
     for (uint32_t i = 0; i < ARRAY_LENGTH(odd_rows); i++) {
         uint64_t i_x = (uint64_t)odd_rows[i] * desc.k + 100 * i + 39;
@@ -367,11 +435,15 @@ static void check_odd_values(enum dtype y_dtype, uint32_t canonical_nan)
     }
     upload_x(&c);
     for (uint32_t i_tile = 0; i_tile < STRIP_PREFILL_TILES; i_tile++) {
+        bool is_of_rounded = has_tile(&c, i_tile, true);
+        if (!is_of_rounded && !has_tile(&c, i_tile, false)) {
+            continue;
+        }
         char *y = run(&c, 0, M_MAX, i_tile);
         for (uint32_t i = 0, i_odd = 0; i < M_MAX; i++) {
             bool is_odd = i_odd < ARRAY_LENGTH(odd_rows) && odd_rows[i_odd] == i;
             if (!is_odd) {
-                assert_memory_equal(y + i * row_bytes, finite[i_tile / TILES_EXACT] + i * row_bytes,
+                assert_memory_equal(y + i * row_bytes, finite[is_of_rounded] + i * row_bytes,
                                     row_bytes);
                 continue;
             }
@@ -448,6 +520,7 @@ int main(void)
     }
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_4_bit_weights), cmocka_unit_test(test_8_bit_weights),
+        cmocka_unit_test(test_fp8_weights),   cmocka_unit_test(test_fp4_weights),
         cmocka_unit_test(test_exact_sums),    cmocka_unit_test(test_infinities_and_nan),
         cmocka_unit_test(test_overflow),
     };

@@ -298,7 +298,7 @@ static void test_rows_of_a_launch(void **state)
     problem.layout = gk_layout_for(&problem.desc, GK_DEVICE_CUDA);
     problem.cuda_arch = 80;
     assert_int_equal(gk_rows_max(&problem), GK_BATCH_ROWS_MAX);
-    if (gk_kernel_named("cuda_int_strip_prefill") == NULL) {
+    if (gk_kernel_named("cuda_strip_prefill") == NULL) {
         return; /* a build without CUDA */
     }
     problem.cuda_arch = 90;

@@ -122,7 +122,7 @@ static void test_cancelled_run_goes_on_later(void **state)
 static void test_prefill_is_measured(void **state)
 {
     (void)state;
-    const struct gk_kernel *kernel = gk_kernel_named("cuda_int_strip_prefill_rounded");
+    const struct gk_kernel *kernel = gk_kernel_named("cuda_strip_prefill_rounded");
     struct model *model;
     struct weight *weight;
     struct tuner *tuner;
