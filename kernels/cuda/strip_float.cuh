@@ -99,15 +99,21 @@ __device__ __forceinline__ void e2m1_tile(traits_bf16, uint32_t word, uint32_t (
 
 /* Byte i of a word of e4m3 without signs: a pair of a scale, times traits' unit. A product puts it
  * into both halves, since the ALU is what is short. */
-__device__ __forceinline__ uint32_t e4m3_scale(traits_bf16, uint32_t word, uint32_t i)
+__device__ __forceinline__ uint32_t positive_e4m3(traits_bf16, uint32_t word, uint32_t i)
 {
     constexpr uint32_t pair_2_120 = 0x7b807b80u;
     return mul_bf16x2(__byte_perm(word, 0, 0x4440u + i) * 0x00100010u, pair_2_120);
 }
 
-__device__ __forceinline__ uint32_t e4m3_scale(traits_f16, uint32_t word, uint32_t i)
+__device__ __forceinline__ uint32_t positive_e4m3(traits_f16, uint32_t word, uint32_t i)
 {
     return __byte_perm(word, 0, 0x4440u + i) * 0x00800080u;
+}
+
+/* Of any word: scales are not negative, but may be -0. */
+template <typename traits> __device__ __forceinline__ uint32_t e4m3_scale(uint32_t word, int i)
+{
+    return positive_e4m3(traits(), word & 0x7f7f7f7fu, i);
 }
 
 __device__ __forceinline__ uint32_t scaled(traits_bf16, uint32_t pair, uint32_t scale)
@@ -225,8 +231,8 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
         if constexpr (scaling == STRIP_SCALES_E4M3) {
             int i_block = 2 * i_vector + j / 2;
             uint32_t word = words[i_block / 2];
-            uint32_t upper = e4m3_scale(traits(), word, i_block % 2 * 2);
-            uint32_t lower = e4m3_scale(traits(), word, i_block % 2 * 2 + 1);
+            uint32_t upper = positive_e4m3(traits(), word, i_block % 2 * 2);
+            uint32_t lower = positive_e4m3(traits(), word, i_block % 2 * 2 + 1);
             a[0] = scaled(traits(), a[0], upper);
             a[1] = scaled(traits(), a[1], lower);
             a[2] = scaled(traits(), a[2], upper);
