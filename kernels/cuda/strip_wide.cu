@@ -3,22 +3,30 @@
  *
  *   y[i, j] = sum_g scale[j, g] * sum_{k in g} x[i, k] * (code[j, k] - zero[j, g])
  *
- * Three launches: x is laid out (strip_wide_x.cuh), multiplied (strip_wide_multiply.cuh), and what
- * came of the parts of k is added up (strip_wide_reduce.cuh).
+ * Launches: x is laid out (strip_wide_x.cuh) and multiplied (strip_wide_multiply.cuh); where the
+ * work is cut along k, what came of the parts is added up (strip_wide_reduce.cuh).
  *
  * Operands. A warpgroup has 64 rows of W, a strip a warp: the words of the layout are A fragments
  * of wgmma just as they are of mma.sync, dequantised in registers. B is a tile of x in shared
  * memory.
  *
- * Work. At these sizes reading x from the L2 cache, once a CTA, costs as much as reading the weight
- * from memory. So a CTA has many rows of W, up to 256 that share a tile of x, and few of k: a unit
- * of work is a tile of strips and a quarter of k, dealt out in turn. Layers of few rows fill the
- * GPU that way too. Parts of y meet in memory, in f32; they are not multiplied by atomics or
- * clusters, so their order is fixed (a cluster of four would leave 12 of 132 SMs idle).
+ * Work. A CTA has up to 256 rows of W that share a tile of x, and either all four quarters of k in
+ * turn or one of them, whichever keeps the busiest SM shorter at work. In the first case a quarter
+ * waits in memory where nobody else looks at it; in the other one quarters meet there, in f32. They
+ * are not multiplied by atomics or clusters, so their order is fixed (a cluster of four would leave
+ * 12 of 132 SMs idle).
  *
  * Feed. Each lane feeds itself with weights by cp.async as in strip_gemm.cu. Warp 0 also copies
  * tiles of x, ahead of all; full barriers count the bytes, empty ones the warps that are done with
- * a tile. A warp of its own for that would cost the others a quarter of their registers.
+ * a tile. Not taken, since each was measured and no faster: warps of their own for that, which cost
+ * the others registers; bulk copies of W, whose pieces of 1 and 2 KiB one warp cannot ask for fast
+ * enough; two strips a warp in eight warps, too few to hide what each of them waits for; a tile of
+ * x for two CTAs at once.
+ *
+ * Shared memory is what is busiest at 64 rows: products at full rate read half of what it gives,
+ * since each warpgroup reads the tile of x anew, and copies and codes take most of the rest. So
+ * what a group starts from is read once for two rows of W, and all of a group is dequantised before
+ * its products.
  *
  * Sums. A group's chain starts from -(offset + zero) * sum(x); s = fma(chain, scale, s) over the
  * slices that strip_gemm.cu gives to one warp, a lane of the sum; lanes of a quarter are added in
@@ -50,19 +58,19 @@ struct instance {
 template <typename traits, int n_rows, bool has_zeros>
 constexpr instance make_instance(uint8_t x_dtype)
 {
+    using map = shared_map<n_rows, has_zeros>;
     return {x_dtype,
             n_rows,
             has_zeros,
             lay_out_x<traits, has_zeros>,
             strip_wide<traits, n_rows, has_zeros>,
             reduce_parts<traits>,
-            shared_map<n_rows>::warps,
-            warp_bytes<n_rows, has_zeros>};
+            map::warps,
+            map::warp_bytes};
 }
 
 #define INSTANCES(traits, dtype)                                                                   \
-    make_instance<traits, 16, false>(dtype), make_instance<traits, 16, true>(dtype),               \
-        make_instance<traits, 32, false>(dtype), make_instance<traits, 32, true>(dtype),           \
+    make_instance<traits, 32, false>(dtype), make_instance<traits, 32, true>(dtype),               \
         make_instance<traits, 64, false>(dtype), make_instance<traits, 64, true>(dtype)
 
 const instance instances[] = {INSTANCES(traits_bf16, DTYPE_BF16), INSTANCES(traits_f16, DTYPE_F16)};
@@ -96,23 +104,43 @@ uint32_t parts_of(uint32_t n_slices)
     return div_up(lanes_of(n_slices), STRIP_PART_LANES);
 }
 
-uint32_t shared_bytes(const instance &one, uint32_t n_warpgroups)
+/* More than half of what an SM has: no two CTAs on one while another has none. */
+constexpr uint32_t shared_bytes_min = 115 * 1024;
+
+uint32_t shared_bytes(const instance &one, uint32_t n_warps)
 {
-    return one.shared_bytes + 4 * n_warpgroups * one.warp_bytes;
+    uint32_t n_bytes = one.shared_bytes + n_warps * one.warp_bytes;
+    return n_bytes > shared_bytes_min ? n_bytes : shared_bytes_min;
 }
 
-/* Warpgroups a CTA. More share a tile of x, fewer divide the work more evenly: the time of the
- * busiest SM decides. A round of tiles costs it about as much again as one warpgroup. */
-uint32_t choose_warpgroups(const strip_wide_args &args, uint32_t n_sms)
+/* How the work is cut: strips of a tile, and CTAs along k, of which one has all parts or each one.
+ */
+struct cut {
+    uint32_t n_strips;
+    uint32_t n_splits;
+};
+
+/* The time of the busiest CTA decides, counted in slices of a warpgroup. Each round of a slice
+ * costs it as much again as one warpgroup; parts of k cost a launch and their way through memory.
+ */
+uint32_t cost_of(const strip_wide_args &args, uint32_t n_sms, const cut &how)
 {
-    uint32_t best = 1;
-    uint32_t best_cost = UINT32_MAX;
-    for (uint32_t n = 1; n <= n_warpgroups_max; n++) {
-        uint32_t n_tiles = div_up(args.n_launch_strips, 4 * n);
-        uint32_t cost = div_up(n_tiles, n_sms / args.n_parts) * (n + 1);
-        if (cost <= best_cost) {
-            best = n;
-            best_cost = cost;
+    constexpr uint32_t reduce_cost = 12;
+    uint32_t n_tiles = div_up(args.n_launch_strips, how.n_strips);
+    uint32_t n_rounds = div_up(n_tiles, n_sms / how.n_splits);
+    uint32_t n_slices = div_up(args.base.n_slices, how.n_splits);
+    return n_rounds * n_slices * (how.n_strips / 4 + 1) + (how.n_splits > 1 ? reduce_cost : 0);
+}
+
+cut choose_cut(const strip_wide_args &args, uint32_t n_sms)
+{
+    cut best = {4 * n_warpgroups_max, 1};
+    for (uint32_t n_splits : {1u, args.n_parts}) {
+        for (uint32_t n = n_warpgroups_max; n >= n_warpgroups_min; n--) {
+            cut one = {4 * n, n_splits};
+            if (cost_of(args, n_sms, one) < cost_of(args, n_sms, best)) {
+                best = one;
+            }
         }
     }
     return best;
@@ -142,23 +170,22 @@ cudaError_t launch(kernel_function function, const launch_shape &shape, strip_wi
 }
 
 /* The launch's columns of y, once x is laid out. */
-cudaError_t multiply_and_reduce(const instance &one, strip_wide_args *args, uint32_t n_sms,
-                                void *stream)
+cudaError_t multiply_and_reduce(strip_wide_args *args, uint32_t n_sms, void *stream)
 {
-    uint32_t n_warpgroups = choose_warpgroups(*args, n_sms);
-    uint32_t n_ctas = n_sms / args->n_parts; /* a part */
-    args->n_tiles = div_up(args->n_launch_strips, 4 * n_warpgroups);
+    cut how = choose_cut(*args, n_sms);
+    const instance *one = find_instance(*args);
+    uint32_t n_ctas = n_sms / how.n_splits; /* a part of k */
+    args->n_tiles = div_up(args->n_launch_strips, how.n_strips);
     n_ctas = n_ctas < args->n_tiles ? n_ctas : args->n_tiles;
     launch_shape multiply = {
-        {args->n_parts, n_ctas}, 128 * n_warpgroups, shared_bytes(one, n_warpgroups)};
-    cudaError_t r = launch(one.multiply, multiply, args, true, stream);
-    if (r != cudaSuccess) {
+        {how.n_splits, n_ctas}, 32 * how.n_strips, shared_bytes(*one, how.n_strips)};
+    cudaError_t r = launch(one->multiply, multiply, args, true, stream);
+    if (r != cudaSuccess || how.n_splits == 1) {
         return r;
     }
-    uint32_t n_columns = args->n_launch_strips * STRIP_N;
-    launch_shape reduce = {
-        {div_up(n_columns, n_reduce_threads), div_up(args->m, n_reduce_rows)}, n_reduce_threads, 0};
-    return launch(one.reduce, reduce, args, true, stream);
+    uint32_t n_warps = args->n_launch_strips * row_blocks(args->m);
+    launch_shape reduce = {{div_up(n_warps, n_reduce_threads / 32)}, n_reduce_threads, 0};
+    return launch(one->reduce, reduce, args, true, stream);
 }
 
 uint64_t x_tiles_bytes(uint32_t m, uint32_t n_slices)
@@ -174,7 +201,8 @@ uint64_t strip_wide_workspace_bytes(uint32_t m, uint32_t n, uint32_t k)
     uint32_t n_strips = div_up(n, STRIP_N);
     n_strips = n_strips < n_launch_strips_max ? n_strips : n_launch_strips_max;
     uint64_t n_columns = static_cast<uint64_t>(n_strips) * STRIP_N;
-    return x_tiles_bytes(m, n_slices) + parts_of(n_slices) * n_columns * m * sizeof(float);
+    return x_tiles_bytes(m, n_slices) +
+           parts_of(n_slices) * n_columns * row_blocks(m) * 8 * sizeof(float);
 }
 
 int strip_wide_load(void)
@@ -197,7 +225,7 @@ int strip_wide_load(void)
         if (r == cudaSuccess) {
             r = cudaFuncSetAttribute(reinterpret_cast<const void *>(one.multiply),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(shared_bytes(one, n_warpgroups_max)));
+                                     static_cast<int>(shared_bytes(one, 4 * n_warpgroups_max)));
         }
     }
     if (r == cudaSuccess) {
@@ -218,14 +246,14 @@ int strip_wide_enqueue(struct strip_wide_args *args, bool may_overlap, void *str
     args->parts = reinterpret_cast<float *>(args->x_tiles + parts_offset);
     args->n_lanes = lanes_of(args->base.n_slices);
     args->n_parts = parts_of(args->base.n_slices);
-    launch_shape lay_out = {args->base.n_slices, one->n_rows / 8u * 32, 0};
+    launch_shape lay_out = {{args->base.n_slices, one->n_rows / 8u}, 32, 0};
     r = launch(one->lay_out, lay_out, args, may_overlap, stream);
     for (uint32_t first = 0; r == cudaSuccess && first < args->base.n_strips;
          first += n_launch_strips_max) {
         uint32_t n_left = args->base.n_strips - first;
         args->first_strip = first;
         args->n_launch_strips = n_left < n_launch_strips_max ? n_left : n_launch_strips_max;
-        r = multiply_and_reduce(*one, args, n_sms_of_device[device], stream);
+        r = multiply_and_reduce(args, n_sms_of_device[device], stream);
     }
     return r;
 }

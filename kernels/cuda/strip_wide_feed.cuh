@@ -9,6 +9,7 @@
 
 namespace {
 
+constexpr uint32_t n_warpgroups_min = 2; /* one by itself leaves the tensor cores idle too long */
 constexpr uint32_t n_warpgroups_max = 4;
 
 /* Odd: copies are then ahead by whole slices. 64 rows leave no room for more. */
@@ -20,8 +21,8 @@ __host__ __device__ constexpr uint32_t n_x_stages(uint32_t n_rows)
 /* ---- the order of slices -----------------------------------------------------------------------
  */
 
-/* A place in the work of a CTA: tiles of strips, in each the lanes of the CTA's part of k, in a
- * lane every 16th slice. */
+/* A place in the work of a CTA: tiles of strips, in each the lanes of the CTA's part of k or of all
+ * parts, in a lane every 16th slice. */
 struct cursor {
     uint32_t i_tile;
     uint32_t i_lane;
@@ -35,7 +36,7 @@ __device__ __forceinline__ uint32_t first_lane()
 
 __device__ __forceinline__ uint32_t end_lane(const strip_wide_args &args)
 {
-    return min(first_lane() + STRIP_PART_LANES, args.n_lanes);
+    return gridDim.x == 1 ? args.n_lanes : min(first_lane() + STRIP_PART_LANES, args.n_lanes);
 }
 
 __device__ __forceinline__ cursor first_of_tile(uint32_t i_tile)
@@ -77,18 +78,16 @@ __device__ __forceinline__ void cursor_on(const strip_wide_args &args, cursor &a
 /* ---- shared memory -----------------------------------------------------------------------------
  */
 
-template <int n_rows> struct shared_map {
+template <int n_rows, bool has_zeros> struct shared_map {
     static constexpr uint32_t n_x = n_x_stages(n_rows);
     static constexpr uint32_t x_sums = n_x * tile_blocks_bytes(n_rows);
     static constexpr uint32_t full = x_sums + n_x * tile_sums_bytes(n_rows); /* n_x barriers */
     static constexpr uint32_t empty = full + 8 * n_x;
     static constexpr uint32_t warps = (empty + 8 * n_x + 15) / 16 * 16;
     static constexpr uint32_t lanes_bytes = 32 * n_rows / 2 * 4;
+    static constexpr uint32_t warp_lanes = n_stages * sizes<n_groups, has_zeros>::stage;
+    static constexpr uint32_t warp_bytes = warp_lanes + lanes_bytes;
 };
-
-template <int n_rows, bool has_zeros>
-constexpr uint32_t warp_bytes =
-    n_stages *sizes<n_groups, has_zeros>::stage + shared_map<n_rows>::lanes_bytes;
 
 __device__ __forceinline__ uint32_t shared_base()
 {
@@ -114,11 +113,11 @@ template <int n_rows> __device__ __forceinline__ void ring_on(ring_place &place)
  */
 
 /* One lane: a tile of x, a group of a slice, into a place that is free. */
-template <int n_rows>
+template <int n_rows, bool has_zeros>
 __device__ __forceinline__ void copy_x(const strip_wide_args &args, uint32_t i_slice,
                                        uint32_t i_group, uint32_t i_place)
 {
-    using map = shared_map<n_rows>;
+    using map = shared_map<n_rows, has_zeros>;
     uint32_t base = shared_base();
     uint32_t full = base + map::full + 8 * i_place;
     const uint8_t *tile =
@@ -132,11 +131,11 @@ __device__ __forceinline__ void copy_x(const strip_wide_args &args, uint32_t i_s
 
 /* Warp 0: the tile that is n_x_stages - 1 ahead, once all warps are done with the one before the
  * present one, which was in its place. */
-template <int n_rows>
+template <int n_rows, bool has_zeros>
 __device__ __forceinline__ void feed_x(const strip_wide_args &args, const ring_place &present,
                                        uint32_t i_slice, int i_group)
 {
-    using map = shared_map<n_rows>;
+    using map = shared_map<n_rows, has_zeros>;
     if (i_slice == no_slice) {
         return;
     }
@@ -144,17 +143,18 @@ __device__ __forceinline__ void feed_x(const strip_wide_args &args, const ring_p
     uint32_t parity = present.i == 0 ? present.parity ^ 1 : present.parity;
     mbarrier_wait_parity(shared_base() + map::empty + 8 * i_place, parity);
     if (lane_id() == 0) {
-        copy_x<n_rows>(args, i_slice, i_group, i_place);
+        copy_x<n_rows, has_zeros>(args, i_slice, i_group, i_place);
     }
     __syncwarp();
 }
 
 /* One thread: all tiles but one. */
-template <int n_rows> __device__ __forceinline__ void prime_x(const strip_wide_args &args)
+template <int n_rows, bool has_zeros>
+__device__ __forceinline__ void prime_x(const strip_wide_args &args)
 {
     cursor at = first_of_tile(blockIdx.y);
     for (uint32_t i = 0; i < n_x_stages(n_rows) - 1 && !is_over(args, at); i++) {
-        copy_x<n_rows>(args, slice_of(args, at), i % n_groups, i);
+        copy_x<n_rows, has_zeros>(args, slice_of(args, at), i % n_groups, i);
         if (i % n_groups == n_groups - 1) {
             cursor_on(args, at);
         }

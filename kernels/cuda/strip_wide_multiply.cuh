@@ -2,19 +2,20 @@
 #pragma once
 
 #include "kernels/cuda/strip_wide_feed.cuh"
+#include "kernels/cuda/strip_wide_parts.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace {
 
-/* A chain's first value: columns 2t and 2t + 1 of each block of 8 rows of x. */
+/* A chain's first value: columns 2t and 2t + 1 of each block of 8 rows of x. Each pair is read
+ * once, though two rows of W want it: shared memory is busier than the registers. */
 template <int n_rows, bool has_zeros>
 __device__ __forceinline__ void start_chain(uint32_t x_sums, const float2 &offsets,
                                             float (&acc)[n_rows / 2])
 {
-    uint32_t place = x_sums + lane_id() % 4 * 8;
 #pragma unroll
     for (int i = 0; i < n_rows / 8; i++) {
-        uint2 pair = ld_shared_v2(place + i * 32);
+        uint2 pair = ld_shared_v2(x_sums + i * 32);
         float a = __uint_as_float(pair.x);
         float b = __uint_as_float(pair.y);
         acc[4 * i] = has_zeros ? offsets.x * a : a;
@@ -52,40 +53,34 @@ __device__ __forceinline__ void multiply_group(const strip_wide_args &args, warp
                                                const float2 &offsets, float (&sums)[n_rows / 2])
 {
     const warp_id &id = state.id;
-    using map = shared_map<n_rows>;
+    using map = shared_map<n_rows, has_zeros>;
     uint32_t base = shared_base();
     uint32_t i_place = state.place.i;
     uint32_t b = __shfl_sync(0xffffffffu,
                              wgmma_descriptor_low(base + i_place * tile_blocks_bytes(n_rows)), 0);
-    constexpr int n_ahead = n_rows == 64 ? 1 : n_group_units; /* as the registers allow */
-    uint32_t a[n_ahead][4][4];
-    dequant_unit<traits>(codes, a[0]);
-    mbarrier_wait_parity(base + map::full + 8 * i_place, state.place.parity);
-    float acc[n_rows / 2];
-    start_chain<n_rows, has_zeros>(base + map::x_sums + i_place * tile_sums_bytes(n_rows), offsets,
-                                   acc);
+    uint32_t a[n_group_units][4][4];
 #pragma unroll
     for (int i = 0; i < n_group_units; i++) {
-        if (i >= n_ahead) {
-            wgmma_wait<0>();
-        }
-        if (i > 0) {
-            dequant_unit<traits>(codes + i * STRIP_UNIT_BYTES, a[i % n_ahead]);
-        }
-        wgmma_fence();
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            wgmma<typename traits::wgmma_element, n_rows>::multiply(
-                acc, a[i % n_ahead][j], wgmma_descriptor(b + i * n_rows * row_bytes / 16 + 2 * j));
-        }
-        wgmma_commit();
+        dequant_unit<traits>(codes + i * STRIP_UNIT_BYTES, a[i]);
     }
+    mbarrier_wait_parity(base + map::full + 8 * i_place, state.place.parity);
+    float acc[n_rows / 2];
+    start_chain<n_rows, has_zeros>(
+        base + map::x_sums + i_place * tile_sums_bytes(n_rows) + id.t * 8, offsets, acc);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < n_group_units * 4; i++) {
+        wgmma<typename traits::wgmma_element, n_rows>::multiply(
+            acc, a[i / 4][i % 4],
+            wgmma_descriptor(b + i / 4 * n_rows * row_bytes / 16 + i % 4 * 2));
+    }
+    wgmma_commit();
     if (id.warp == 0) {
-        feed_x<n_rows>(args, state.place, state.x_slice, i_group);
+        feed_x<n_rows, has_zeros>(args, state.place, state.x_slice, i_group);
     }
     wgmma_wait<0>();
     __syncwarp(); /* all lanes have read the sums of the tile */
-    if (lane_id() == 0) {
+    if (id.lane == 0) {
         mbarrier_arrive(base + map::empty + 8 * i_place);
     }
     ring_on<n_rows>(state.place);
@@ -114,54 +109,34 @@ __device__ __forceinline__ void multiply_slice(const strip_wide_args &args, warp
     }
 }
 
-/* sums: a lane's, to be added to those of the part's lanes before, from 0. They wait in shared
- * memory: registers are short. */
+/* A lane of the sum is over: it is added to those of its part before it, from 0, which wait in
+ * shared memory: registers are short. A part that is over goes to memory, but for the last one if
+ * it is here that parts are added up. */
 template <int n_rows>
-__device__ __forceinline__ void add_lanes_before(uint32_t lanes, float (&sums)[n_rows / 2])
+__device__ __forceinline__ void end_lane_of(const strip_wide_args &args, uint32_t i_lane,
+                                            uint32_t i_strip, uint32_t place,
+                                            float (&sums)[n_rows / 2])
 {
+    if (i_lane % STRIP_PART_LANES != 0) {
 #pragma unroll
-    for (int i = 0; i < n_rows / 8; i++) {
-        uint4 v = ld_shared_v4(lanes + i * 512);
-        sums[4 * i] = __uint_as_float(v.x) + sums[4 * i];
-        sums[4 * i + 1] = __uint_as_float(v.y) + sums[4 * i + 1];
-        sums[4 * i + 2] = __uint_as_float(v.z) + sums[4 * i + 2];
-        sums[4 * i + 3] = __uint_as_float(v.w) + sums[4 * i + 3];
-    }
-}
-
-template <int n_rows>
-__device__ __forceinline__ void keep_lanes(uint32_t lanes, const float (&sums)[n_rows / 2])
-{
-#pragma unroll
-    for (int i = 0; i < n_rows / 8; i++) {
-        st_shared_v4(lanes + i * 512,
-                     make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
-    }
-}
-
-/* A strip's part of y, (m, columns of the launch) f32. */
-template <int n_rows>
-__device__ __forceinline__ void store_part(const strip_wide_args &args, uint32_t i_strip,
-                                           const float (&sums)[n_rows / 2])
-{
-    uint32_t lane = lane_id();
-    uint32_t g = lane / 4;
-    uint32_t t = lane % 4;
-    uint32_t n_columns = args.n_launch_strips * STRIP_N;
-    uint64_t i_row = static_cast<uint64_t>(blockIdx.x) * args.m + 2 * t;
-    float *place = args.parts + i_row * n_columns + i_strip * STRIP_N + g;
-#pragma unroll
-    for (int i = 0; i < n_rows / 8; i++) {
-        uint32_t i_m = 8 * i + 2 * t;
-        if (i_m < args.m) {
-            place[0] = sums[4 * i];
-            place[8] = sums[4 * i + 2];
+        for (int i = 0; i < n_rows / 8; i++) {
+            uint4 v = ld_shared_v4(place + i * 512);
+            sums[4 * i] = __uint_as_float(v.x) + sums[4 * i];
+            sums[4 * i + 1] = __uint_as_float(v.y) + sums[4 * i + 1];
+            sums[4 * i + 2] = __uint_as_float(v.z) + sums[4 * i + 2];
+            sums[4 * i + 3] = __uint_as_float(v.w) + sums[4 * i + 3];
         }
-        if (i_m + 1 < args.m) {
-            place[n_columns] = sums[4 * i + 1];
-            place[n_columns + 8] = sums[4 * i + 3];
+    }
+    bool is_last = i_lane == args.n_lanes - 1;
+    bool is_part_over = i_lane % STRIP_PART_LANES == STRIP_PART_LANES - 1 || is_last;
+    if (!is_part_over || (is_last && gridDim.x == 1)) {
+#pragma unroll
+        for (int i = 0; i < n_rows / 8; i++) {
+            st_shared_v4(place + i * 512, make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2],
+                                                      sums[4 * i + 3]));
         }
-        place += 8 * n_columns;
+    } else if (i_strip < args.n_launch_strips) {
+        store_part<n_rows>(args, i_lane / STRIP_PART_LANES, i_strip, sums);
     }
 }
 
@@ -173,7 +148,7 @@ __device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state
     constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
     constexpr bool is_x_behind = (n_x_stages(n_rows) - 1) / n_groups < n_stages - 1;
     const warp_id &id = state.id;
-    uint32_t lanes = first_stage + n_stages * stage_bytes;
+    uint32_t lanes = first_stage + shared_map<n_rows, has_zeros>::warp_lanes;
     uint32_t i_stage = 0;
     for (cursor at = first_of_tile(blockIdx.y); !is_over(args, at);
          at = first_of_tile(at.i_tile + gridDim.y)) {
@@ -197,15 +172,11 @@ __device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state
                     state.x_slice = next_slice;
                 }
             } while (next_step(args, at));
-            if (at.i_lane > first_lane()) {
-                add_lanes_before<n_rows>(lanes, sums);
-            }
-            if (at.i_lane + 1 < end_lane(args)) {
-                keep_lanes<n_rows>(lanes, sums);
-            } else if (uint32_t i_strip = strip_of(args, id, at.i_tile);
-                       i_strip < args.n_launch_strips) {
-                store_part<n_rows>(args, i_strip, sums);
-            }
+            end_lane_of<n_rows>(args, at.i_lane, strip_of(args, id, at.i_tile), lanes, sums);
+        }
+        if (uint32_t i_strip = strip_of(args, id, at.i_tile);
+            gridDim.x == 1 && i_strip < args.n_launch_strips) {
+            finish<traits>(args, i_strip, lanes);
         }
     }
 }
@@ -214,14 +185,13 @@ template <typename traits, int n_rows, bool has_zeros>
 __global__ void __launch_bounds__(128 * n_warpgroups_max, 1)
     strip_wide(const __grid_constant__ strip_wide_args args)
 {
-    using map = shared_map<n_rows>;
+    using map = shared_map<n_rows, has_zeros>;
     constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
     warp_state state = {};
     state.id = this_warp();
     state.next = first_of_tile(blockIdx.y);
     uint32_t base = shared_base();
-    uint32_t first_stage =
-        base + map::warps + state.id.warp * warp_bytes<n_rows, has_zeros> + state.id.lane * 16;
+    uint32_t first_stage = base + map::warps + state.id.warp * map::warp_bytes + state.id.lane * 16;
     for (int i = 0; i < n_stages - 1; i++) {
         fetch<has_zeros>(args, state.id, state.next, first_stage + i * stage_bytes);
         state.x_slice = slice_of(args, state.next);
@@ -238,7 +208,7 @@ __global__ void __launch_bounds__(128 * n_warpgroups_max, 1)
     griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
         griddepcontrol_wait();
-        prime_x<n_rows>(args);
+        prime_x<n_rows, has_zeros>(args);
     }
     __syncwarp();
     multiply<traits, n_rows, has_zeros>(args, state, first_stage);

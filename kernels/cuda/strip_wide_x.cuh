@@ -1,9 +1,9 @@
 /* strip_wide_x.cuh - the first launch of strip_wide.cu: x as wgmma wants it in shared memory.
  *
  * A tile is 128 k of all rows: two blocks of 64 k, rows of 128 bytes swizzled by 128, k permuted
- * within blocks of 32 as the weight's layout has it (strip.h), and behind them, f32 a row, the sums
- * over x that the group starts from. Permutation, misaligned rows and ragged ends are over with
- * here. */
+ * within blocks of 32 as the weight's layout has it (strip.h), and behind them the f32 sums over x
+ * that a group starts from. Permutation, misaligned rows and ragged
+ * ends are over with here. */
 #pragma once
 
 #include "kernels/cuda/strip_wide_args.h"
@@ -33,17 +33,18 @@ __host__ __device__ constexpr uint32_t tile_bytes(uint32_t n_rows)
 /* Rows of x a tile has: what wgmma is compiled for. */
 uint32_t tile_rows(uint32_t m)
 {
-    return m <= 16 ? 16 : m <= 32 ? 32 : 64;
+    return m <= 32 ? 32 : 64;
 }
 
-/* A warp has 8 rows of x and a slice: the B fragments of mma.sync are what goes side by side. */
+/* A CTA, of one warp, has 8 rows of x and a slice: the B fragments of mma.sync are what goes side
+ * by side. */
 template <typename traits, bool has_zeros>
-__global__ void __launch_bounds__(256) lay_out_x(const __grid_constant__ strip_wide_args args)
+__global__ void __launch_bounds__(32) lay_out_x(const __grid_constant__ strip_wide_args args)
 {
     warp_id id = this_warp();
     uint32_t i_slice = blockIdx.x;
-    uint32_t n_rows = id.n_warps * 8;
-    uint32_t i_row = 8 * id.warp + id.g;
+    uint32_t n_rows = gridDim.y * 8;
+    uint32_t i_row = 8 * blockIdx.y + id.g;
     uint8_t *tiles = args.x_tiles + static_cast<uint64_t>(i_slice) * n_groups * tile_bytes(n_rows);
     griddepcontrol_launch_dependents();
     griddepcontrol_wait();
@@ -64,10 +65,9 @@ __global__ void __launch_bounds__(256) lay_out_x(const __grid_constant__ strip_w
     if (id.g == 0) {
 #pragma unroll
         for (int i = 0; i < n_groups; i++) {
-            float *sums = reinterpret_cast<float *>(tiles + i * tile_bytes(n_rows) +
-                                                    tile_blocks_bytes(n_rows));
-            sums[8 * id.warp + 2 * id.t] = x.starts[i][0];
-            sums[8 * id.warp + 2 * id.t + 1] = x.starts[i][1];
+            uint8_t *sums = tiles + i * tile_bytes(n_rows) + tile_blocks_bytes(n_rows);
+            reinterpret_cast<float2 *>(sums)[4 * blockIdx.y + id.t] =
+                make_float2(x.starts[i][0], x.starts[i][1]);
         }
     }
 }
