@@ -90,6 +90,11 @@ int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gem
                              "gemmd_gemm: x_dtype %d, y_dtype %d: not a gemmd_dtype",
                              (int)gemm->x_dtype, (int)gemm->y_dtype);
     }
+    if ((unsigned)gemm->accumulation > GEMMD_ACCUMULATION_FAST) {
+        return client_refuse(STATUS_INVALID_ARGUMENT,
+                             "gemmd_gemm.accumulation %d is not a gemmd_accumulation",
+                             (int)gemm->accumulation);
+    }
     return 0;
 }
 
@@ -162,7 +167,9 @@ struct request_desc submit_describe(struct gemmd_client *client, const struct ge
         .op = REQUEST_OP_GEMM,
         .x_dtype = (uint8_t)gemm->x_dtype,
         .y_dtype = (uint8_t)gemm->y_dtype,
-        .flags = flags_of(&client->options),
+        .flags = flags_of(&client->options) |
+                 (gemm->accumulation == GEMMD_ACCUMULATION_FAST ? REQUEST_FLAG_FAST_ACCUMULATION
+                                                                : REQUEST_FLAG_NONE),
         .x_scale_buffer_id = gemm->x_scale ? gemm->x_scale->id.number : 0,
         .x_scale_offset_bytes = offset_of(gemm->x_scale, gemm->x_scale_offset_bytes),
         .x_scale_stride_elems = scale_stride(gemm),

@@ -55,6 +55,7 @@ static void tell(const struct request_result *result, int status, struct gemmd_r
             .batch_sessions = result->batch_sessions,
             .queue_nsec = result->queue_nsec,
             .run_nsec = result->run_nsec,
+            .accumulation = (enum gemmd_accumulation)result->accumulation,
         };
         filled_write(ret_result, ret_result->struct_bytes, &told, sizeof(told));
     }

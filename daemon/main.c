@@ -1,8 +1,10 @@
 /* main.c - argv, wiring and exit code. */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/keeper/keeper.h"
 #include "daemon/server/cmdline.h"
@@ -43,6 +45,17 @@ static int refuse(const struct cmdline *cmdline, int r, const struct reason *why
     return supervisor_end_start(code);
 }
 
+/* A checkpoint may be put there before the start, and be for another user's eyes: no fault yet. */
+static void warn_of_models(const struct config *config)
+{
+    for (uint32_t i = 0; i < config->models.n; i++) {
+        const char *path = strchr(config->models.items[i], '=') + 1;
+        if (access(path, R_OK) < 0) {
+            (void)fprintf(stderr, "gemmd: warning: models: '%s': %s\n", path, strerror(errno));
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct cmdline cmdline;
@@ -57,7 +70,9 @@ int main(int argc, char **argv)
         return refuse(&cmdline, r, &why);
     }
     int code = EXIT_CODE_DONE;
-    if (!cmdline.is_check_only) {
+    if (cmdline.is_check_only) {
+        warn_of_models(&config);
+    } else {
         log_sink_install();
         code = cmdline.is_keeper ? keep(argc, argv) : (int)server_run(&config, &cmdline);
     }

@@ -239,6 +239,7 @@ void codec_put_submitted(const struct request_result *result, Gemmd__Wire__Submi
     wire->batch_sessions = result->batch_sessions;
     wire->queue_nsec = result->queue_nsec;
     wire->run_nsec = result->run_nsec;
+    wire->accumulation = result->accumulation;
 }
 
 void codec_take_submitted(const Gemmd__Wire__Submitted *wire, struct request_result *result)
@@ -249,6 +250,7 @@ void codec_take_submitted(const Gemmd__Wire__Submitted *wire, struct request_res
     result->batch_sessions = wire->batch_sessions;
     result->queue_nsec = wire->queue_nsec;
     result->run_nsec = wire->run_nsec;
+    result->accumulation = wire->accumulation;
 }
 
 static void put_choice(struct arena *arena, const struct msg_choice *choice,

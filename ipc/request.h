@@ -22,7 +22,17 @@ enum request_flags {
     REQUEST_FLAG_NO_HOLD = 2, /* never held so that others can share its launch */
     REQUEST_FLAG_HIGH = 4,    /* its session's turn comes first, and is longer */
     REQUEST_FLAG_LOW = 8,     /* ... last, and shorter; neither: in between */
-    REQUEST_FLAGS = 15,
+    REQUEST_FLAG_FAST_ACCUMULATION = 16, /* see enum request_accumulation */
+    REQUEST_FLAGS = 31,
+};
+
+/* How e4m3 activations were summed. PROMOTED: a tensor core's sums, of about 14 bits, are added in
+ * f32 every 128 of k; what does without such sums says so, too. FAST: they stay in the tensor core
+ * for all of k, which is less exact and, where there are many rows, faster: only for a request that
+ * asks for it, and where there is a kernel for it. */
+enum request_accumulation {
+    REQUEST_ACCUMULATION_PROMOTED = 0,
+    REQUEST_ACCUMULATION_FAST = 1,
 };
 
 /* The upper bits of the flags: how long it may be held at most; 0: as long as the daemon thinks
@@ -71,7 +81,8 @@ struct request_result {
     uint32_t batch_sessions; /* sessions that shared the launch */
     uint64_t queue_nsec;     /* first seen by the daemon -> launch */
     uint64_t run_nsec;       /* launch -> product complete */
-    uint8_t reserved[24];
+    uint32_t accumulation;   /* enum request_accumulation */
+    uint8_t reserved[20];
     char text[REASON_TEXT_BYTES];
 };
 static_assert(sizeof(struct request_result) == 384, "a completion is six cache lines");

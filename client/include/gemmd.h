@@ -289,6 +289,13 @@ GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
 /* ---- products ------------------------------------------------------------------------------- */
 
+/* How fp8 activations are summed. PROMOTED: sums of a GPU's tensor cores, which keep about 14 bits,
+ * are added in f32 every 128 of k. FAST, on request: they may stay in the tensor core for all of k,
+ * which is faster for requests of more than 64 rows and less exact, the more so the larger k is.
+ * Where there is no kernel for that (other formats, fewer rows, scales along k, host) PROMOTED is
+ * what is done; gemmd_result.accumulation says which. */
+enum gemmd_accumulation { GEMMD_ACCUMULATION_PROMOTED = 0, GEMMD_ACCUMULATION_FAST = 1 };
+
 struct gemmd_gemm {
     size_t struct_bytes;
     const gemmd_weight_t *weight;
@@ -301,6 +308,7 @@ struct gemmd_gemm {
     uint32_t m;        /* rows; 0 succeeds and touches nothing */
     enum gemmd_dtype x_dtype;
     enum gemmd_dtype y_dtype;
+    enum gemmd_accumulation accumulation;
     uint64_t timeout_usec; /* answer TIMEOUT if not launched by then, be the daemon there or
                               not; 0: none */
     /* x of I8 or F8_E4M3 only; see enum gemmd_act. NULL: x brings no scales. */
@@ -310,8 +318,8 @@ struct gemmd_gemm {
 };
 #define GEMMD_GEMM_INIT                                                                            \
     {                                                                                              \
-        sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32, 0, NULL, \
-            0, 0                                                                                   \
+        sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32,          \
+            GEMMD_ACCUMULATION_PROMOTED, 0, NULL, 0, 0                                             \
     }
 
 /* How a request was served. */
@@ -323,10 +331,11 @@ struct gemmd_result {
     uint32_t batch_sessions; /* processes that shared the launch */
     uint64_t queue_nsec;     /* seen by the daemon -> launched */
     uint64_t run_nsec;       /* launched -> product complete */
+    enum gemmd_accumulation accumulation;
 };
 #define GEMMD_RESULT_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct gemmd_result), 0, 0, 0, 0, 0, 0                                              \
+        sizeof(struct gemmd_result), 0, 0, 0, 0, 0, 0, GEMMD_ACCUMULATION_PROMOTED                 \
     }
 
 /* A request in flight. 0 is never a ticket. */

@@ -22,6 +22,7 @@ struct gemm_task {
     struct gemm_source source;
     const char *out_path;
     uint32_t n_repeats;
+    enum gemmd_accumulation accumulation; /* that is asked for */
     gemmd_weight_t weight;
     struct gemm_input input;
     gemmd_buffer_t *y;          /* (m, n) float */
@@ -30,9 +31,13 @@ struct gemm_task {
 };
 
 static const struct option gemm_options[] = {
-    {"in", required_argument, NULL, 'i'},     {"x-scales", required_argument, NULL, 's'},
-    {"out", required_argument, NULL, 'o'},    {"act", required_argument, NULL, 'a'},
-    {"repeat", required_argument, NULL, 'r'}, {0},
+    {"in", required_argument, NULL, 'i'},
+    {"x-scales", required_argument, NULL, 's'},
+    {"out", required_argument, NULL, 'o'},
+    {"act", required_argument, NULL, 'a'},
+    {"repeat", required_argument, NULL, 'r'},
+    {"fast-accumulation", no_argument, NULL, 'f'},
+    {0},
 };
 
 static int parse_repeat(const char *text, uint32_t *ret_n)
@@ -69,6 +74,9 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
             break;
         case 'r':
             r = parse_repeat(optarg, &task->n_repeats);
+            break;
+        case 'f':
+            task->accumulation = GEMMD_ACCUMULATION_FAST;
             break;
         default:
             return tool_bad_option(key, argv);
@@ -128,6 +136,7 @@ static struct gemmd_gemm piece(const struct gemm_task *task, uint32_t i_row, uin
     gemm.x_scale_offset_bytes = (uint64_t)i_row * input->n_scales * sizeof(float);
     gemm.y = task->y;
     gemm.y_dtype = GEMMD_F32;
+    gemm.accumulation = task->accumulation;
     gemm.y_offset_bytes = (uint64_t)i_row * task->weight.n * sizeof(float);
     return gemm;
 }
@@ -165,6 +174,11 @@ static int compare_doubles(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
+static const char *accumulation_name(enum gemmd_accumulation accumulation)
+{
+    return accumulation == GEMMD_ACCUMULATION_FAST ? "fast" : "promoted";
+}
+
 static int report(struct tool *tool, const struct gemm_task *task)
 {
     qsort(task->msec, task->n_repeats, sizeof(*task->msec), compare_doubles);
@@ -176,20 +190,22 @@ static int report(struct tool *tool, const struct gemm_task *task)
         (void)snprintf(out, sizeof(out), "%s", task->out_path);
         utf8_mend(out, strlen(out)); /* a path is bytes, a document is text */
         return tool_print_json(json_pack(
-            "{ss si si si ss si sf sf si si si sf sf ss}", "weight", task->weight_name, "m",
+            "{ss si si si ss si sf sf si si si sf sf ss ss}", "weight", task->weight_name, "m",
             (int)task->input.n_rows, "n", (int)task->weight.n, "k", (int)task->weight.k, "act", act,
             "repeats", (int)task->n_repeats, "median_msec", median, "min_msec", task->msec[0],
             "batch_rows", (int)last->batch_rows, "batch_requests", (int)last->batch_requests,
             "batch_sessions", (int)last->batch_sessions, "queue_usec",
-            (double)last->queue_nsec / 1e3, "run_usec", (double)last->run_nsec / 1e3, "out", out));
+            (double)last->queue_nsec / 1e3, "run_usec", (double)last->run_nsec / 1e3,
+            "accumulation", accumulation_name(last->accumulation), "out", out));
     }
     (void)printf("%s: (%u, %u) %s -> (%u, %u) f32 in %s; median %.3f ms, min %.3f ms of %u\n",
                  task->weight_name, task->input.n_rows, task->weight.k, act, task->input.n_rows,
                  task->weight.n, task->out_path, median, task->msec[0], task->n_repeats);
     (void)printf(
-        "last launch: %u rows of %u requests of %u sessions, queued %.1f us, ran %.1f us\n",
+        "last launch: %u rows of %u requests of %u sessions, queued %.1f us, ran %.1f us%s\n",
         last->batch_rows, last->batch_requests, last->batch_sessions,
-        (double)last->queue_nsec / 1e3, (double)last->run_nsec / 1e3);
+        (double)last->queue_nsec / 1e3, (double)last->run_nsec / 1e3,
+        last->accumulation == GEMMD_ACCUMULATION_FAST ? ", fast accumulation" : "");
     return TOOL_DONE;
 }
 

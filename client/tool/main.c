@@ -19,7 +19,9 @@ static const struct tool_command commands[] = {
     {"reload", "NAME", "read a model's checkpoint again and swap it in", command_reload},
     {"models", "", "the models that are served", command_models},
     {"weights", "[NAME]", "the weights of a model, or all", command_weights},
-    {"gemm", "WEIGHT --in x.npy [--x-scales s.npy] --out y.npy [--act bf16|fp16] [--repeat N]",
+    {"gemm",
+     "WEIGHT --in x.npy [--x-scales s.npy] --out y.npy [--act bf16|fp16] [--repeat N] "
+     "[--fast-accumulation]",
      "one product", command_gemm},
     {"explain", "WEIGHT [--m 1,3,8..64]", "which kernel for which M, and why not the others",
      command_explain},

@@ -135,6 +135,14 @@ static int stop_reason(const struct worker *worker, const struct worker_request 
                                                                             : 0;
 }
 
+static enum request_accumulation accumulation_of(const struct worker_batch *batch)
+{
+    const struct gk_kernel *kernel = batch->launch.kernel;
+    bool is_fast =
+        kernel->accumulates_fast != NULL && kernel->accumulates_fast(&batch->launch.gk.problem);
+    return is_fast ? REQUEST_ACCUMULATION_FAST : REQUEST_ACCUMULATION_PROMOTED;
+}
+
 static void finish_ok(struct worker *worker, struct worker_batch *batch,
                       struct worker_request *request)
 {
@@ -142,6 +150,7 @@ static void finish_ok(struct worker *worker, struct worker_batch *batch,
         .batch_rows = batch->n_rows,
         .batch_requests = batch->n_requests,
         .batch_sessions = batch->n_sessions,
+        .accumulation = accumulation_of(batch),
         .end_nsec = batch->launch.end_nsec,
     };
     if (request->start_nsec == 0) {
@@ -246,6 +255,7 @@ static struct gk_problem problem_of(const struct worker *worker,
         .y_dtype = (enum dtype)(request->item.class_key >> 8),
         .cuda_arch = worker->device->cuda_arch,
         .is_prefill = is_prefill(request),
+        .may_accumulate_fast = is_prefill(request) && request->may_accumulate_fast,
     };
 }
 

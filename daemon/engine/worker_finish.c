@@ -115,6 +115,7 @@ static struct request_result result_of(const struct worker_request *request,
         .batch_rows = outcome->batch_rows,
         .batch_requests = outcome->batch_requests,
         .batch_sessions = outcome->batch_sessions,
+        .accumulation = outcome->accumulation,
     };
     if (request->start_nsec != 0 && outcome->end_nsec != 0) {
         result.queue_nsec = request->start_nsec - request->seen_nsec;

@@ -73,6 +73,7 @@ static void describe_item(struct worker *worker, struct worker_request *request,
     request->item.hold_nsec_max = hold_nsec_max(desc->flags);
     request->item.priority = priority_of(desc->flags);
     request->timeout_usec = desc->timeout_usec;
+    request->may_accumulate_fast = (desc->flags & REQUEST_FLAG_FAST_ACCUMULATION) != 0;
 }
 
 /* Whatever becomes of an ordered request from here on, its stream hears of the end. */

@@ -89,6 +89,7 @@ struct worker_request {
     uint64_t request_id;
     bool is_from_lane;
     bool is_ordered;
+    bool may_accumulate_fast; /* as gk_problem has it */
     uint32_t order_entry;
     uint32_t order_value;
     uint64_t timeout_usec;
@@ -185,6 +186,7 @@ struct outcome {
     uint32_t batch_rows;
     uint32_t batch_requests;
     uint32_t batch_sessions;
+    enum request_accumulation accumulation;
     uint64_t end_nsec; /* when its last launch ended; 0: it had none */
 };
 

@@ -135,7 +135,7 @@ static double best_prediction(const struct gk_problem *problem,
                               const struct gk_kernel *const *kernels, uint32_t n_kernels,
                               uint32_t n_threads)
 {
-    double best = INFINITY;
+    double best = (double)INFINITY;
     for (uint32_t i = 0; i < n_kernels; i++) {
         best = fmin(best, kernels[i]->predicted_usec(problem, n_threads));
     }

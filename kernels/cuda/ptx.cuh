@@ -305,6 +305,18 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(uint32_t barrier, uint32
              : "memory");
 }
 
+/* As cp_async_bulk(), to the same place of every CTA in mask; each one's barrier counts the bytes.
+ */
+__device__ __forceinline__ void cp_async_bulk_multicast(uint32_t shared, const void *global,
+                                                        uint32_t n_bytes, uint32_t barrier,
+                                                        uint16_t mask)
+{
+    PTX_SM90("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+             "[%0], [%1], %2, [%3], %4;" ::"r"(shared),
+             "l"(global), "r"(n_bytes), "r"(barrier), "h"(mask)
+             : "memory");
+}
+
 /* A tile by its map, from column x and row y on, to the same place of every CTA in mask; each
  * one's barrier counts the bytes. */
 __device__ __forceinline__ void cp_async_bulk_tensor_multicast(uint32_t shared, const void *map,
@@ -327,6 +339,12 @@ template <int n_registers> __device__ __forceinline__ void setmaxnreg_inc()
 template <int n_registers> __device__ __forceinline__ void setmaxnreg_dec()
 {
     PTX_SM90("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n_registers));
+}
+
+/* Be counted by those who wait there by bar_sync(), without waiting. */
+__device__ __forceinline__ void bar_arrive(int barrier, uint32_t n_threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(n_threads) : "memory");
 }
 
 /* Wait as by bar_sync(), and hear whether any of them says so. */
@@ -352,4 +370,21 @@ __device__ __forceinline__ void stmatrix_x4_trans(uint32_t shared, const uint32_
     PTX_SM90("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
              "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
              : "memory");
+}
+
+/* The same, not transposed. */
+__device__ __forceinline__ void stmatrix_x4(uint32_t shared, const uint32_t (&v)[4])
+{
+    PTX_SM90("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
+             "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+             : "memory");
+}
+
+/* Four 8 x 8 matrices of 16-bit elements, as stmatrix_x4() writes them. */
+__device__ __forceinline__ void ldmatrix_x4(uint32_t shared, uint32_t (&v)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(shared)
+                 : "memory");
 }

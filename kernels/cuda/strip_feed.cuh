@@ -13,9 +13,6 @@ namespace {
 constexpr int n_stages = 3; /* 64 KiB in flight an SM; a fourth measures slower */
 constexpr int n_units = STRIP_SLICE_K / STRIP_UNIT_K;
 
-/* 16-byte vectors a lane has of a slice. */
-template <int bits> constexpr int n_vectors = n_units *bits / 4;
-
 constexpr int n_tiles_k = STRIP_SLICE_K / 16; /* mma steps of a slice */
 
 struct warp_id {
@@ -29,7 +26,15 @@ struct warp_id {
 __device__ __forceinline__ warp_id this_warp()
 {
     uint32_t lane = threadIdx.x % 32;
-    return {threadIdx.x / 32, blockDim.x / 32, lane, lane / 4, lane % 4};
+    uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0); /* known to be uniform */
+    uint32_t n_warps = blockDim.x / 32;
+    return {warp, n_warps, lane, lane / 4, lane % 4};
+}
+
+/* Strips are dealt to the CTAs in turn. */
+__device__ __forceinline__ uint32_t own_strips(const strip_args &args)
+{
+    return args.n_own_min + (blockIdx.x < args.n_own_extra ? 1 : 0);
 }
 
 /* Slices of a step. */
@@ -38,21 +43,24 @@ __device__ __forceinline__ uint32_t step_slices(const strip_args &args, uint32_t
     return min(STRIP_STEP_SLICES, args.n_slices - i_step * STRIP_STEP_SLICES);
 }
 
-/* Sizes of a record, and of its copy in a stage: each lane has scales and zero points of its own.
- */
+/* A stage has 2 KiB of codes: a slice of 4-bit ones, half a slice of 8-bit ones, whose stages hold
+ * the scales of both halves. */
+template <int bits> constexpr int n_stages_of_slice = bits / 4;
+
+/* Sizes of a slice, and of a stage: there each lane has scales and zero points of its own. */
 template <int n_groups, bool has_zeros, int bits = 4> struct sizes {
     static constexpr uint32_t codes = STRIP_CODES_BYTES_OF(bits);
     static constexpr uint32_t lane_scales = 4 * n_groups;
     static constexpr uint32_t lane_zeros = has_zeros ? 2 * n_groups : 0;
     static constexpr uint32_t slice = codes + 8 * (lane_scales + lane_zeros);
-    static constexpr uint32_t stage = codes + 32 * (lane_scales + lane_zeros);
+    static constexpr uint32_t stage = STRIP_CODES_BYTES + 32 * (lane_scales + lane_zeros);
 };
 
-/* Where this lane's part of a slice lies in memory. */
+/* Where this lane's part of a slice lies in memory: its codes, and bytes from there on. */
 struct slice_source {
     const uint8_t *codes;
-    const uint8_t *scales;
-    const uint8_t *zeros;
+    uint32_t scales_offset;
+    uint32_t zeros_offset;
 };
 
 /* A strip's record of a step. */
@@ -73,45 +81,53 @@ __device__ __forceinline__ slice_source source_of(const strip_args &args, const 
     using size = sizes<n_groups, has_zeros, bits>;
     uint32_t n = step_slices(args, i_step);
     const uint8_t *record = record_of(args, i_strip, i_step, size::slice);
-    const uint8_t *scales = record + n * size::codes;
-    const uint8_t *zeros = scales + n * 8 * size::lane_scales;
-    return {record + i * size::codes + id.lane * 16, scales + (i * 8 + id.g) * size::lane_scales,
-            zeros + (i * 8 + id.g) * size::lane_zeros};
+    uint32_t codes = i * size::codes + id.lane * 16;
+    uint32_t scales = n * size::codes + (i * 8 + id.g) * size::lane_scales;
+    uint32_t zeros = n * (size::codes + 8 * size::lane_scales) + (i * 8 + id.g) * size::lane_zeros;
+    return {record + codes, scales - codes, zeros - codes};
 }
 
 /* This lane's scales and zero points in a stage. Eight scales are two vectors, 512 bytes apart. */
-template <int n_groups, int bits = 4>
+template <int n_groups>
 __device__ __forceinline__ uint32_t scales_of(uint32_t stage, const warp_id &id)
 {
     constexpr int lane_bytes = n_groups == 8 ? 16 : 4 * n_groups;
-    return stage + STRIP_CODES_BYTES_OF(bits) + id.lane * lane_bytes - id.lane * 16;
+    return stage + STRIP_CODES_BYTES + id.lane * lane_bytes - id.lane * 16;
 }
 
-template <int n_groups, int bits = 4>
+template <int n_groups>
 __device__ __forceinline__ uint32_t zeros_of(uint32_t stage, const warp_id &id)
 {
-    return stage + STRIP_CODES_BYTES_OF(bits) + 32 * 4 * n_groups + id.lane * 2 * n_groups -
-           id.lane * 16;
+    return stage + STRIP_CODES_BYTES + 32 * 4 * n_groups + id.lane * 2 * n_groups - id.lane * 16;
 }
 
-/* A slice into a stage (the address of this lane's first word there). Not committed. */
+__device__ __forceinline__ void copy_codes(const slice_source &from, uint32_t stage,
+                                           uint32_t i_half)
+{
+    const uint8_t *codes = from.codes + i_half * STRIP_CODES_BYTES;
+#pragma unroll
+    for (int i = 0; i < n_units; i++) {
+        cp_async<16>(stage + i * STRIP_UNIT_BYTES, codes + i * STRIP_UNIT_BYTES);
+    }
+}
+
+/* A slice, or half i_half of it, into a stage (the address of this lane's first word there). Not
+ * committed. */
 template <int n_groups, bool has_zeros, int bits = 4>
 __device__ __forceinline__ void copy_slice(const slice_source &from, const warp_id &id,
-                                           uint32_t stage)
+                                           uint32_t stage, uint32_t i_half = 0)
 {
     using size = sizes<n_groups, has_zeros, bits>;
-#pragma unroll
-    for (int i = 0; i < n_vectors<bits>; i++) {
-        cp_async<16>(stage + i * STRIP_UNIT_BYTES, from.codes + i * STRIP_UNIT_BYTES);
-    }
+    copy_codes(from, stage, i_half);
     if constexpr (size::lane_scales <= 16) {
-        cp_async<size::lane_scales>(scales_of<n_groups, bits>(stage, id), from.scales);
+        cp_async<size::lane_scales>(scales_of<n_groups>(stage, id),
+                                    from.codes + from.scales_offset);
     } else {
-        cp_async<16>(scales_of<n_groups, bits>(stage, id), from.scales);
-        cp_async<16>(scales_of<n_groups, bits>(stage, id) + 512, from.scales + 16);
+        cp_async<16>(scales_of<n_groups>(stage, id), from.codes + from.scales_offset);
+        cp_async<16>(scales_of<n_groups>(stage, id) + 512, from.codes + from.scales_offset + 16);
     }
     if constexpr (has_zeros) {
-        cp_async<size::lane_zeros>(zeros_of<n_groups, bits>(stage, id), from.zeros);
+        cp_async<size::lane_zeros>(zeros_of<n_groups>(stage, id), from.codes + from.zeros_offset);
     }
 }
 

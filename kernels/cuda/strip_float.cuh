@@ -97,11 +97,23 @@ __device__ __forceinline__ void e2m1_tile(traits_bf16, uint32_t word, uint32_t (
 
 /* ---- scales ---- */
 
-/* A byte in both upper halves, as e4m3_pair() takes it: a pair of a scale, times traits' unit. */
+/* Byte i of a word of e4m3 without signs: a pair of a scale, times traits' unit. A product puts it
+ * into both halves, since the ALU is what is short. */
+__device__ __forceinline__ uint32_t positive_e4m3(traits_bf16, uint32_t word, uint32_t i)
+{
+    constexpr uint32_t pair_2_120 = 0x7b807b80u;
+    return mul_bf16x2(__byte_perm(word, 0, 0x4440u + i) * 0x00100010u, pair_2_120);
+}
+
+__device__ __forceinline__ uint32_t positive_e4m3(traits_f16, uint32_t word, uint32_t i)
+{
+    return __byte_perm(word, 0, 0x4440u + i) * 0x00800080u;
+}
+
+/* Of any word: scales are not negative, but may be -0. */
 template <typename traits> __device__ __forceinline__ uint32_t e4m3_scale(uint32_t word, int i)
 {
-    uint32_t twice = __byte_perm(word, 0, 0x0404u + 0x1010u * static_cast<uint32_t>(i));
-    return e4m3_pair(traits(), twice);
+    return positive_e4m3(traits(), word & 0x7f7f7f7fu, i);
 }
 
 __device__ __forceinline__ uint32_t scaled(traits_bf16, uint32_t pair, uint32_t scale)
@@ -128,7 +140,6 @@ __device__ __forceinline__ float e8m0_scale(uint32_t word, int i)
 
 template <typename traits_, strip_scaling scaling_> struct float_format {
     using traits = traits_;
-    using x = x_fragments;
     static constexpr int bits = traits::bits;
     static constexpr strip_scaling scaling = scaling_;
     static constexpr int n_groups = scaling == STRIP_SCALES_E8M0 ? 8 : 2;
@@ -141,38 +152,39 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
                                            : scaling == STRIP_SCALES_E8M0 ? 128
                                                                           : 256;
         static constexpr uint32_t slice = codes + scales;
-        static constexpr uint32_t stage = codes + 32 * lane_scales;
+        static constexpr uint32_t stage = STRIP_CODES_BYTES + 32 * lane_scales;
     };
 
     static __device__ __forceinline__ slice_source source(const strip_args &args, const warp_id &id,
-                                                          uint64_t i_strip, uint32_t i_step)
+                                                          uint64_t i_strip, uint32_t i_step,
+                                                          uint32_t i)
     {
         const uint8_t *record = record_of(args, i_strip, i_step, size::slice);
-        const uint8_t *scales =
-            record + step_slices(args, i_step) * size::codes + id.warp * size::scales;
         uint32_t i_lane = scaling == STRIP_SCALES_STRIP  ? 0
                           : scaling == STRIP_SCALES_E8M0 ? id.g
                                                          : 2 * id.g + id.t / 2;
-        return {record + id.warp * size::codes + id.lane * 16, scales + i_lane * size::lane_scales,
-                nullptr};
+        uint32_t codes = i * size::codes + id.lane * 16;
+        uint32_t scales =
+            step_slices(args, i_step) * size::codes + i * size::scales + i_lane * size::lane_scales;
+        return {record + codes, scales - codes, 0};
     }
 
     static __device__ __forceinline__ uint32_t scales_place(const warp_id &id, uint32_t stage)
     {
-        return stage + size::codes + id.lane * size::lane_scales - id.lane * 16;
+        return stage + STRIP_CODES_BYTES + id.lane * size::lane_scales - id.lane * 16;
     }
 
     static __device__ __forceinline__ void copy(const slice_source &from, const warp_id &id,
-                                                uint32_t stage)
+                                                uint32_t stage, uint32_t i_half)
     {
-#pragma unroll
-        for (int i = 0; i < n_vectors<bits>; i++) {
-            cp_async<16>(stage + i * STRIP_UNIT_BYTES, from.codes + i * STRIP_UNIT_BYTES);
-        }
-        cp_async<size::lane_scales>(scales_place(id, stage), from.scales);
+        copy_codes(from, stage, i_half);
+        cp_async<size::lane_scales>(scales_place(id, stage), from.codes + from.scales_offset);
     }
 
-    static __device__ __forceinline__ void prepare(x &)
+    template <int n_m8> static constexpr uint32_t starts_bytes = 0;
+
+    template <int n_m8>
+    static __device__ __forceinline__ void prepare(uint32_t, const x_fragments (&)[n_m8])
     {
     }
 
@@ -191,15 +203,15 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
         }
         if constexpr (scaling == STRIP_SCALES_E4M3) {
             uint4 v = ld_shared_v4(place);
-            words[0] = v.x;
-            words[1] = v.y;
-            words[2] = v.z;
-            words[3] = v.w;
+            words[0] = v.x & 0x7f7f7f7fu;
+            words[1] = v.y & 0x7f7f7f7fu;
+            words[2] = v.z & 0x7f7f7f7fu;
+            words[3] = v.w & 0x7f7f7f7fu;
         }
     }
 
     template <int n_m8>
-    __device__ __forceinline__ void start(const x (&)[n_m8], int, float (&acc)[n_m8][4]) const
+    __device__ __forceinline__ void start(uint32_t, int, float (&acc)[n_m8][4]) const
     {
 #pragma unroll
         for (int i = 0; i < n_m8; i++) {
@@ -219,8 +231,8 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
         if constexpr (scaling == STRIP_SCALES_E4M3) {
             int i_block = 2 * i_vector + j / 2;
             uint32_t word = words[i_block / 2];
-            uint32_t upper = e4m3_scale<traits>(word, i_block % 2 * 2);
-            uint32_t lower = e4m3_scale<traits>(word, i_block % 2 * 2 + 1);
+            uint32_t upper = positive_e4m3(traits(), word, i_block % 2 * 2);
+            uint32_t lower = positive_e4m3(traits(), word, i_block % 2 * 2 + 1);
             a[0] = scaled(traits(), a[0], upper);
             a[1] = scaled(traits(), a[1], lower);
             a[2] = scaled(traits(), a[2], upper);

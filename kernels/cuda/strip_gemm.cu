@@ -2,10 +2,9 @@
  *
  *   y[i, j] = sum_g scale[j, g] * sum_{k in g} x[i, k] * (code[j, k] - zero[j, g])
  *
- * strip_kernel.cuh is the kernel; strip_gemm_int.cu and strip_gemm_float.cu have its instances. */
+ * strip_kernel.cuh is the kernel; strip_gemm_u4.cu, strip_gemm_u8.cu and strip_gemm_float.cu have
+ * its instances. */
 #include <cuda_runtime.h>
-
-#include <initializer_list>
 
 #include "kernels/cuda/strip_gemm.h"
 #include "kernels/cuda/strip_instance.h"
@@ -16,10 +15,17 @@ namespace {
 constexpr uint32_t n_stages = 3;      /* of strip_feed.cuh */
 constexpr uint32_t left_bytes = 4096; /* of an SM's shared memory, to blocks that wait */
 
+const strip_instances (&all_instances())[3]
+{
+    static const strip_instances all[] = {strip_u4_instances(), strip_u8_instances(),
+                                          strip_float_instances()};
+    return all;
+}
+
 const strip_instance *find_instance(const strip_args &args)
 {
     uint32_t n_m8 = args.m > 8 ? 2 : 1;
-    for (const strip_instances &table : {strip_int_instances(), strip_float_instances()}) {
+    for (const strip_instances &table : all_instances()) {
         for (uint32_t i = 0; i < table.n; i++) {
             const strip_instance &one = table.all[i];
             if (one.x_dtype == args.x_dtype && one.code_bits == args.code_bits &&
@@ -63,13 +69,21 @@ cudaError_t query_limits(int *ret_device)
 }
 
 /* Few warps a CTA (short k) leave room for more CTAs an SM, each with its share of the memory. GPUs
- * with less of it, and 8-bit codes, get a stage less; no CTAs at all where even that does not fit.
- */
+ * with less of it get a stage less; no CTAs at all where even that does not fit. Rounds are of one
+ * size, or nearly. */
 struct shape_of_launch {
     uint32_t n_ctas;
     uint32_t n_threads;
     uint32_t shared_bytes;
 };
+
+/* Rounds in which n_own strips of strip_bytes go, beside what the feed takes; 0: not even one fits.
+ */
+uint32_t rounds_of(uint32_t n_own, uint32_t budget, uint32_t feed_bytes, uint32_t strip_bytes)
+{
+    uint32_t n_fit = feed_bytes < budget ? (budget - feed_bytes) / strip_bytes : 0;
+    return n_fit == 0 ? 0 : (n_own + n_fit - 1) / n_fit;
+}
 
 shape_of_launch plan(const device_limits &limits, const strip_instance &one, strip_args &args)
 {
@@ -80,32 +94,46 @@ shape_of_launch plan(const device_limits &limits, const strip_instance &one, str
     uint32_t reserved = 1024 * n_ctas_per_sm; /* the system's own, a CTA */
     uint32_t budget = (limits.shared_bytes + 1024 - reserved - left_bytes) / n_ctas_per_sm;
     uint32_t stage_bytes = n_warps * one.stage_of_warp_bytes;
+    uint32_t starts_bytes = n_warps * one.starts_of_warp_bytes;
     uint32_t strip_bytes = n_warps * one.n_m8 * 512;
     uint32_t n_own = (args.n_strips + n_ctas - 1) / n_ctas;
-    args.n_stages = n_stages * stage_bytes + strip_bytes <= budget ? n_stages : n_stages - 1;
-    if (args.n_stages * stage_bytes + strip_bytes > budget) {
+    args.n_stages = n_stages;
+    uint32_t feed_bytes = n_stages * stage_bytes + starts_bytes;
+    uint32_t n_rounds = rounds_of(n_own, budget, feed_bytes, strip_bytes);
+    if (n_rounds == 0) {
+        args.n_stages--;
+        feed_bytes -= stage_bytes;
+        n_rounds = rounds_of(n_own, budget, feed_bytes, strip_bytes);
+    }
+    if (n_rounds == 0) {
         return {0, 0, 0};
     }
-    uint32_t n_fit = (budget - args.n_stages * stage_bytes) / strip_bytes;
-    args.n_round_strips = n_own < n_fit ? n_own : n_fit;
+    args.n_round_strips = (n_own + n_rounds - 1) / n_rounds;
     args.n_own_min = args.n_strips / n_ctas;
     args.n_own_extra = args.n_strips % n_ctas;
-    return {n_ctas, 32 * n_warps, args.n_stages * stage_bytes + args.n_round_strips * strip_bytes};
+    return {n_ctas, 32 * n_warps, feed_bytes + args.n_round_strips * strip_bytes};
 }
 
 } // namespace
 
 uint32_t strip_gemm_rows_max(const struct strip_args *args)
 {
-    bool is_int = args->scaling == STRIP_SCALES_PAIRS;
-    return is_int && args->n_slice_groups > 2 ? 8 : STRIP_TILE_M_MAX;
+    strip_args most = *args;
+    most.m = STRIP_TILE_M_MAX;
+    int device;
+    const strip_instance *one = find_instance(most);
+    if (cudaGetDevice(&device) != cudaSuccess || one == nullptr) {
+        return STRIP_TILE_M_MAX; /* what the launch will say */
+    }
+    bool fits = plan(limits_of_device[device], *one, most).n_ctas > 0;
+    return fits ? STRIP_TILE_M_MAX : STRIP_TILE_M_MAX / 2;
 }
 
 int strip_gemm_load(void)
 {
     int device = 0;
     cudaError_t r = query_limits(&device);
-    for (const strip_instances &table : {strip_int_instances(), strip_float_instances()}) {
+    for (const strip_instances &table : all_instances()) {
         for (uint32_t i = 0; r == cudaSuccess && i < table.n; i++) {
             r = cudaFuncSetAttribute(reinterpret_cast<const void *>(table.all[i].function),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,

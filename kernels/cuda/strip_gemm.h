@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* strip_gemm_rows_max() - rows of x that one launch of such a weight takes; of args, only the
- * weight counts. */
+/* strip_gemm_rows_max() - rows of x that one launch of such a weight takes on the current device,
+ * by its shared memory; of args, only the weight and the type of x count. */
 uint32_t strip_gemm_rows_max(const struct strip_args *args);
 
 /* strip_gemm_load() - load every instance onto the current device and allow it its shared

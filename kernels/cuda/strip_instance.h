@@ -9,6 +9,7 @@
 struct strip_instance {
     void (*function)(strip_args);
     uint32_t stage_of_warp_bytes;
+    uint32_t starts_of_warp_bytes;
     uint8_t x_dtype;
     uint8_t code_bits;
     uint8_t scaling;
@@ -22,6 +23,7 @@ struct strip_instances {
     uint32_t n;
 };
 
-/* Of strip_gemm_int.cu and strip_gemm_float.cu. */
-strip_instances strip_int_instances();
+/* Of strip_gemm_u4.cu, strip_gemm_u8.cu and strip_gemm_float.cu. */
+strip_instances strip_u4_instances();
+strip_instances strip_u8_instances();
 strip_instances strip_float_instances();

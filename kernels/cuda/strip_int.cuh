@@ -15,7 +15,6 @@ namespace {
 
 template <typename traits_, int n_groups_, bool has_zeros_> struct int_format {
     using traits = traits_;
-    using x = x_slice<n_groups_>;
     static constexpr int bits = traits::bits;
     static constexpr int n_groups = n_groups_;
     static constexpr bool has_zeros = has_zeros_;
@@ -23,36 +22,60 @@ template <typename traits_, int n_groups_, bool has_zeros_> struct int_format {
     static constexpr strip_scaling scaling = STRIP_SCALES_PAIRS;
 
     static __device__ __forceinline__ slice_source source(const strip_args &args, const warp_id &id,
-                                                          uint64_t i_strip, uint32_t i_step)
+                                                          uint64_t i_strip, uint32_t i_step,
+                                                          uint32_t i)
     {
-        return source_of<n_groups, has_zeros, bits>(args, id, i_strip, i_step, id.warp);
+        return source_of<n_groups, has_zeros, bits>(args, id, i_strip, i_step, i);
     }
 
     static __device__ __forceinline__ void copy(const slice_source &from, const warp_id &id,
-                                                uint32_t stage)
+                                                uint32_t stage, uint32_t i_half)
     {
-        copy_slice<n_groups, has_zeros, bits>(from, id, stage);
+        copy_slice<n_groups, has_zeros, bits>(from, id, stage, i_half);
     }
 
-    static __device__ __forceinline__ void prepare(x &x)
+    /* What groups start from waits in shared memory, since registers are short: 8 floats, for as
+     * many rows of x, a group and block of rows. starts: this lane's two of the first. */
+    template <int n_m8> static constexpr uint32_t starts_bytes = n_groups *n_m8 * 32;
+
+    template <int n_m8>
+    static __device__ __forceinline__ void prepare(uint32_t starts, const x_fragments (&x)[n_m8])
     {
-        sum_groups<traits, n_groups, has_zeros>(x);
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < n_m8 * n_groups; i += 2) {
+            int i_m8 = i / n_groups;
+            int first = i % n_groups;
+            float sums[2][2];
+            sum_two_groups<traits, n_groups, has_zeros>(x[i_m8], first, sums);
+#pragma unroll
+            for (int j = 0; lane_id() < 4 && j < 2; j++) {
+                uint32_t place = starts + ((first + j) * n_m8 + i_m8) * 32;
+                st_shared(place, __float_as_uint(sums[j][0]));
+                st_shared(place + 4, __float_as_uint(sums[j][1]));
+            }
+        }
+        __syncwarp();
     }
 
-    /* What a lane reads of a slice beside codes. */
-    uint32_t pairs[n_groups];
+    /* What a lane reads of a slice beside codes; of eight scales four at a time. */
+    static constexpr int n_pairs = n_groups < 4 ? n_groups : 4;
+    uint32_t pairs[n_pairs];
+    uint32_t scales;
     uint32_t zeros;
     bool is_bf16;
 
     __device__ __forceinline__ int_format(const strip_args &args, const warp_id &id, uint32_t stage)
-        : zeros(zeros_of<n_groups, bits>(stage, id)), is_bf16(args.scale_dtype == DTYPE_BF16)
+        : scales(scales_of<n_groups>(stage, id)), zeros(zeros_of<n_groups>(stage, id)),
+          is_bf16(args.scale_dtype == DTYPE_BF16)
     {
-        read_scales<n_groups>(scales_of<n_groups, bits>(stage, id), pairs);
+        if constexpr (n_groups <= n_pairs) {
+            read_scales<n_groups>(scales, pairs);
+        }
     }
 
     template <int n_m8>
-    __device__ __forceinline__ void start(const x (&x)[n_m8], int i_group,
-                                          float (&acc)[n_m8][4]) const
+    __device__ __forceinline__ void start(uint32_t starts, int i_group, float (&acc)[n_m8][4]) const
     {
         float2 offsets = make_float2(1, 1);
         if constexpr (has_zeros) {
@@ -60,8 +83,9 @@ template <typename traits_, int n_groups_, bool has_zeros_> struct int_format {
         }
 #pragma unroll
         for (int i = 0; i < n_m8; i++) {
-            float a = x[i].starts[i_group][0];
-            float b = x[i].starts[i_group][1];
+            uint2 pair = ld_shared_v2(starts + (i_group * n_m8 + i) * 32);
+            float a = __uint_as_float(pair.x);
+            float b = __uint_as_float(pair.y);
             acc[i][0] = has_zeros ? offsets.x * a : a;
             acc[i][1] = has_zeros ? offsets.x * b : b;
             acc[i][2] = has_zeros ? offsets.y * a : a;
@@ -76,9 +100,14 @@ template <typename traits_, int n_groups_, bool has_zeros_> struct int_format {
         dequant_tile<traits>(words, j, a);
     }
 
-    __device__ __forceinline__ float2 scale(int i_group) const
+    __device__ __forceinline__ float2 scale(int i_group)
     {
-        return widen_pair(pairs[i_group], is_bf16);
+        if constexpr (n_groups > n_pairs) {
+            if (i_group % n_pairs == 0) {
+                read_scales<n_pairs>(scales + i_group / n_pairs * 512, pairs);
+            }
+        }
+        return widen_pair(pairs[i_group % n_pairs], is_bf16);
     }
 };
 

@@ -66,28 +66,35 @@ __device__ __forceinline__ void load_fragments(const strip_args &args, const war
     }
 }
 
+/* What groups first and first + 1 start from. */
 template <typename traits, int n_groups, bool has_zeros>
-__device__ __forceinline__ void sum_groups(x_slice<n_groups> &x)
+__device__ __forceinline__ void sum_two_groups(const x_fragments &x, int first,
+                                               float (&starts)[2][2])
 {
     constexpr uint32_t factor = has_zeros ? traits::one : traits::minus_symmetric;
     constexpr int n_tiles = n_tiles_k / n_groups;
     const uint32_t factors[4] = {factor, factor, factor, factor};
-    float sums[n_groups][2][4] = {}; /* two short chains instead of a long one */
+    float sums[2][2][4] = {}; /* two short chains instead of a long one */
 #pragma unroll
-    for (int i = 0; i < n_tiles; i++) {
-#pragma unroll
-        for (int i_group = 0; i_group < n_groups; i_group++) {
-            traits::mma(sums[i_group][i % 2], factors, x.fragments[i_group * n_tiles + i]);
-        }
+    for (int i = 0; i < 2 * n_tiles; i++) {
+        traits::mma(sums[i % 2][i / 2 % 2], factors,
+                    x.fragments[(first + i % 2) * n_tiles + i / 2]);
     }
 #pragma unroll
-    for (int i_group = 0; i_group < n_groups; i_group++) {
-        float a = sums[i_group][0][0] + sums[i_group][1][0];
-        float b = sums[i_group][0][1] + sums[i_group][1][1];
+    for (int i = 0; i < 2; i++) {
+        float a = sums[i][0][0] + sums[i][1][0];
+        float b = sums[i][0][1] + sums[i][1][1];
         /* A sum that is not finite becomes NaN: against zero points an infinity might survive. */
-        x.starts[i_group][0] = has_zeros ? fmaf(a, 0.0f, a) : a;
-        x.starts[i_group][1] = has_zeros ? fmaf(b, 0.0f, b) : b;
+        starts[i][0] = has_zeros ? fmaf(a, 0.0f, a) : a;
+        starts[i][1] = has_zeros ? fmaf(b, 0.0f, b) : b;
     }
+}
+
+template <typename traits, int n_groups, bool has_zeros>
+__device__ __forceinline__ void sum_groups(x_slice<n_groups> &x)
+{
+    static_assert(n_groups == 2);
+    sum_two_groups<traits, n_groups, has_zeros>(x, 0, x.starts);
 }
 
 } // namespace

@@ -67,6 +67,7 @@ struct w8a8_gemm_args {
     uint64_t y_stride_bytes;
     uint8_t scale_dtype, bias_dtype, y_dtype;
     uint8_t is_column_divisor;
+    uint8_t is_fast;         /* of more than CUDA_ROWS_MAX rows of FP8: one chain over all of k */
     uint32_t n_block_groups; /* from here on: filled in by w8a8_gemm_enqueue() */
     uint32_t n_stages;
     void *y[CUDA_ROWS_MAX];

@@ -25,213 +25,12 @@
  * are exact, and are all one chain. */
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device_table.cuh"
 #include "kernels/cuda/w8a8.h"
-#include "kernels/cuda/w8a8_finish.cuh"
 #include "kernels/cuda/w8a8_gather.cuh"
+#include "kernels/cuda/w8a8_multiply.cuh"
 
 namespace {
-
-/* What a thread has of the 64 x n sums of a warpgroup: rows g and g + 8 of the warp's 16, columns
- * 8 j + 2 t and one more. Element 4 j + 2 h + i is row g + 8 h, column 8 j + 2 t + i. */
-template <w8a8_kind kind, int n_rows> struct fragment {
-    using sum = typename traits<kind>::element::sum;
-    sum values[n_rows / 2];
-};
-
-struct consumer {
-    uint32_t lane;
-    uint32_t first_row; /* of the warp, in the CTA's run of rows */
-    ring_place issue;   /* the stage that is multiplied, and the block in it */
-    uint32_t i_issue_block;
-    uint32_t i_done; /* the stage whose sums are added, and the block in it */
-    uint32_t i_done_block;
-};
-
-/* ---- a block of k ------------------------------------------------------------------------------
- */
-
-/* Starts the chain of one block; the first of a stage waits for it. */
-template <w8a8_kind kind, int n_rows>
-__device__ __forceinline__ void start_block(const w8a8_gemm_args &args, const shared_map &map,
-                                            consumer &at, bool is_sum,
-                                            fragment<kind, n_rows> &chain)
-{
-    using multiplier = wgmma8<typename traits<kind>::element, n_rows>;
-    uint32_t base = shared_base();
-    if (at.i_issue_block == 0) {
-        mbarrier_wait_parity(base + map.x_full + 8 * at.issue.i, at.issue.parity);
-        mbarrier_wait_parity(base + map.w_full + 8 * at.issue.i, at.issue.parity);
-    }
-    uint32_t first_atom = at.i_issue_block * args.n_block_groups + (at.first_row & ~63u) / 8;
-    uint64_t a =
-        wgmma8_descriptor(base + at.issue.i * map.w_stage_bytes + first_atom * SWIZZLE_ATOM_BYTES,
-                          SWIZZLE_ATOM_BYTES);
-    uint64_t b = wgmma8_descriptor(base + map.x + at.issue.i * map.x_stage_bytes +
-                                       at.i_issue_block * n_rows * SWIZZLE_K,
-                                   SWIZZLE_ATOM_BYTES);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        multiplier::multiply(chain.values, a + 2 * i, b + 2 * i, i > 0 || is_sum);
-    }
-    wgmma_commit();
-    if (++at.i_issue_block == args.x.stage_blocks) {
-        at.i_issue_block = 0;
-        ring_on(at.issue, args.n_stages);
-    }
-}
-
-/* total = fma(chain, x_scale * scale, total): NUMERICS.md. */
-template <int n_rows>
-__device__ __forceinline__ void add_scaled(uint32_t x_scales, float upper, float lower,
-                                           const fragment<W8A8_FP8_GROUP, n_rows> &chain,
-                                           fragment<W8A8_FP8_GROUP, n_rows> &total)
-{
-#pragma unroll
-    for (int j = 0; j < n_rows / 8; j++) {
-        uint2 pair = ld_shared_v2(x_scales + j * 32);
-        float even = __uint_as_float(pair.x), odd = __uint_as_float(pair.y);
-        total.values[4 * j] = fmaf(chain.values[4 * j], even * upper, total.values[4 * j]);
-        total.values[4 * j + 1] =
-            fmaf(chain.values[4 * j + 1], odd * upper, total.values[4 * j + 1]);
-        total.values[4 * j + 2] =
-            fmaf(chain.values[4 * j + 2], even * lower, total.values[4 * j + 2]);
-        total.values[4 * j + 3] =
-            fmaf(chain.values[4 * j + 3], odd * lower, total.values[4 * j + 3]);
-    }
-}
-
-/* Where the scales of a thread's rows lie in shared memory, from the first block of k on. */
-struct row_scales {
-    uint32_t upper;
-    uint32_t lower;
-};
-
-/* Gives a stage back to both feeders. */
-__device__ __forceinline__ void release_stage(const w8a8_gemm_args &args, const shared_map &map,
-                                              consumer &at)
-{
-    __syncwarp();
-    if (at.lane == 0) {
-        mbarrier_arrive(shared_base() + map.empty + 8 * at.i_done);
-    }
-    at.i_done_block = 0;
-    at.i_done = at.i_done + 1 == args.n_stages ? 0 : at.i_done + 1;
-}
-
-/* Adds a chain that has ended to the total, and gives its stage back once all of it is done. */
-template <w8a8_kind kind, int n_rows>
-__device__ __forceinline__ void
-end_block(const w8a8_gemm_args &args, const shared_map &map, consumer &at, row_scales &scales,
-          fragment<kind, n_rows> &chain, fragment<kind, n_rows> &total)
-{
-    uint32_t base = shared_base();
-    if constexpr (kind != W8A8_INT8) {
-        wgmma_changed(chain.values);
-    }
-    if constexpr (kind == W8A8_FP8) {
-#pragma unroll
-        for (int i = 0; i < n_rows / 2; i++) {
-            total.values[i] += chain.values[i];
-        }
-    } else if constexpr (kind == W8A8_FP8_GROUP) {
-        uint32_t x_scales = base + map.x + at.i_done * map.x_stage_bytes +
-                            args.x.stage_blocks * n_rows * SWIZZLE_K +
-                            at.i_done_block * n_rows * 4 + at.lane % 4 * 8;
-        add_scaled<n_rows>(x_scales, __uint_as_float(ld_shared(scales.upper)),
-                           __uint_as_float(ld_shared(scales.lower)), chain, total);
-        scales.upper += 4;
-        scales.lower += 4;
-    }
-    if (++at.i_done_block == args.x.stage_blocks) {
-        release_stage(args, map, at);
-    }
-}
-
-/* The stage that k ends in may hold fewer blocks than others: both sides go on to the next. */
-template <w8a8_kind kind, int n_rows>
-__device__ __forceinline__ void end_stage(const w8a8_gemm_args &args, const shared_map &map,
-                                          consumer &at)
-{
-    if (at.i_done_block == 0) {
-        return;
-    }
-    release_stage(args, map, at);
-    at.i_issue_block = 0;
-    ring_on(at.issue, args.n_stages);
-}
-
-/* Chains under way at a time, at most: as many as there are registers for. */
-template <int n_rows, int n_warpgroups>
-constexpr int n_chains_max = n_rows <= 16                        ? 4
-                             : n_rows == 32 || n_warpgroups <= 2 ? 2
-                                                                 : 1;
-
-/* A run of n chains, ended in the order in which they were started. */
-template <w8a8_kind kind, int n_rows, int n>
-__device__ __forceinline__ void multiply_run(const w8a8_gemm_args &args, const shared_map &map,
-                                             consumer &at, row_scales &scales,
-                                             fragment<kind, n_rows> &total)
-{
-    fragment<kind, n_rows> chains[n];
-#pragma unroll
-    for (int i = 0; i < n; i++) {
-        start_block<kind, n_rows>(args, map, at, false, chains[i]);
-    }
-    wgmma_wait<n - 1>();
-    end_block<kind, n_rows>(args, map, at, scales, chains[0], total);
-    if constexpr (n > 1) {
-        wgmma_wait<n - 2>();
-        end_block<kind, n_rows>(args, map, at, scales, chains[1], total);
-    }
-    if constexpr (n > 2) {
-        wgmma_wait<n - 3>();
-        end_block<kind, n_rows>(args, map, at, scales, chains[2], total);
-        wgmma_wait<n - 4>();
-        end_block<kind, n_rows>(args, map, at, scales, chains[3], total);
-    }
-}
-
-/* All of k, for one run of rows. */
-template <w8a8_kind kind, int n_rows, int n_warpgroups>
-__device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const shared_map &map,
-                                              consumer &at, row_scales scales,
-                                              fragment<kind, n_rows> &total)
-{
-    uint32_t n_k_blocks = n_k_blocks_of(args.k);
-    uint32_t i = 0;
-    if constexpr (kind == W8A8_INT8) {
-        for (; i < n_k_blocks; i++) {
-            start_block<kind, n_rows>(args, map, at, i > 0, total);
-            if (i > 0) {
-                wgmma_wait<1>();
-                end_block<kind, n_rows>(args, map, at, scales, total, total);
-            }
-        }
-        wgmma_wait<0>();
-        wgmma_changed(total.values);
-        end_block<kind, n_rows>(args, map, at, scales, total, total);
-    } else {
-        constexpr int n_max = n_chains_max<n_rows, n_warpgroups>;
-        if constexpr (n_max == 4) {
-            /* Many warpgroups cover each other's waits with two chains; four would hold back too
-             * many stages. */
-            bool are_few = n_consumers(args) <= 256;
-            for (; are_few && i + 4 <= n_k_blocks; i += 4) {
-                multiply_run<kind, n_rows, 4>(args, map, at, scales, total);
-            }
-        }
-        if constexpr (n_max >= 2) {
-            for (; i + 2 <= n_k_blocks; i += 2) {
-                multiply_run<kind, n_rows, 2>(args, map, at, scales, total);
-            }
-        }
-        for (; i < n_k_blocks; i++) {
-            multiply_run<kind, n_rows, 1>(args, map, at, scales, total);
-        }
-    }
-    end_stage<kind, n_rows>(args, map, at);
-}
 
 /* ---- the scales of a group of k ----------------------------------------------------------------
  */
@@ -396,8 +195,7 @@ const gather_function gather_functions[W8A8_N_KINDS] = {
     w8a8_gather_gemm<W8A8_FP8>, w8a8_gather_gemm<W8A8_FP8_GROUP>, w8a8_gather_gemm<W8A8_INT8>};
 
 constexpr uint32_t shared_bytes_max = 220 * 1024; /* leaves room for a CTA of w8a8_x.cu */
-constexpr int n_devices_max = 64;
-uint32_t n_sms_of_device[n_devices_max];
+device_table devices;
 
 uint32_t div_up(uint32_t a, uint32_t b)
 {
@@ -435,10 +233,9 @@ const instance *find_instance(const w8a8_gemm_args &args)
 /* The run of rows of a CTA, and its stages. */
 cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
 {
-    int device;
-    cudaError_t r = cudaGetDevice(&device);
+    uint32_t n_sms = 0;
+    cudaError_t r = device_table_sms(devices, &n_sms);
     if (r == cudaSuccess) {
-        uint32_t n_sms = n_sms_of_device[device];
         args->n_block_groups = choose_block_groups(args->n, n_sms);
         args->n_stages = choose_stages(*args);
         uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
@@ -473,22 +270,12 @@ cudaError_t allow_shared(const void *function)
 
 int w8a8_gemm_load(void)
 {
-    int device = 0, n_sms = 0;
-    cudaError_t r = cudaGetDevice(&device);
-    if (r == cudaSuccess) {
-        r = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
-    }
-    if (r == cudaSuccess && device >= n_devices_max) {
-        r = cudaErrorInvalidDevice;
-    }
+    cudaError_t r = device_table_add(devices);
     for (const instance &one : instances) {
         r = r != cudaSuccess ? r : allow_shared(reinterpret_cast<const void *>(one.function));
     }
     for (gather_function function : gather_functions) {
         r = r != cudaSuccess ? r : allow_shared(reinterpret_cast<const void *>(function));
-    }
-    if (r == cudaSuccess) {
-        n_sms_of_device[device] = static_cast<uint32_t>(n_sms);
     }
     return r;
 }

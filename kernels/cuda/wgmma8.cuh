@@ -41,202 +41,87 @@ struct wgmma_s8 {
 
 template <typename element, int n> struct wgmma8;
 
-template <> struct wgmma8<wgmma_e4m3, 8> {
-    static __device__ __forceinline__ void multiply(float (&d)[4], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90("{\n"
-                 ".reg .pred is_sum;\n"
-                 "setp.ne.b32 is_sum, %6, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 "
-                 "{%0, %1, %2, %3}, %4, %5, is_sum, 1, 1;\n"
-                 "}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+/* ---- the instructions, spelled by the preprocessor ---------------------------------------------
+ * NAMES_n: the first n operands of an instruction, which are its sums; OPERANDS_n: elements of an
+ * array from i on, as such operands of a kind of register. What follows the sums, and so has a
+ * number that depends on n: the two descriptors, and whether to add. */
 
-template <> struct wgmma8<wgmma_e4m3, 16> {
-    static __device__ __forceinline__ void multiply(float (&d)[8], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90("{\n"
-                 ".reg .pred is_sum;\n"
-                 "setp.ne.b32 is_sum, %10, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n16k32.f32.e4m3.e4m3 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, is_sum, 1, 1;\n"
-                 "}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7])
-                 : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+#define NAMES_4  "%0, %1, %2, %3"
+#define NAMES_8  NAMES_4 ", %4, %5, %6, %7"
+#define NAMES_16 NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_32                                                                                   \
+    NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_64                                                                                   \
+    NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
+             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_128                                                                                  \
+    NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "  \
+             "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "    \
+             "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "    \
+             "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "      \
+             "%123, %124, %125, %126, %127"
 
-template <> struct wgmma8<wgmma_e4m3, 32> {
-    static __device__ __forceinline__ void multiply(float (&d)[16], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90("{\n"
-                 ".reg .pred is_sum;\n"
-                 "setp.ne.b32 is_sum, %18, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k32.f32.e4m3.e4m3 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, "
-                 "%17, is_sum, 1, 1;\n"
-                 "}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+#define OPERANDS_4(kind, d, i)   kind(d[i]), kind(d[i + 1]), kind(d[i + 2]), kind(d[i + 3])
+#define OPERANDS_8(kind, d, i)   OPERANDS_4(kind, d, i), OPERANDS_4(kind, d, i + 4)
+#define OPERANDS_16(kind, d, i)  OPERANDS_8(kind, d, i), OPERANDS_8(kind, d, i + 8)
+#define OPERANDS_32(kind, d, i)  OPERANDS_16(kind, d, i), OPERANDS_16(kind, d, i + 16)
+#define OPERANDS_64(kind, d, i)  OPERANDS_32(kind, d, i), OPERANDS_32(kind, d, i + 32)
+#define OPERANDS_128(kind, d, i) OPERANDS_64(kind, d, i), OPERANDS_64(kind, d, i + 64)
 
-template <> struct wgmma8<wgmma_e4m3, 64> {
-    static __device__ __forceinline__ void multiply(float (&d)[32], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90("{\n"
-                 ".reg .pred is_sum;\n"
-                 "setp.ne.b32 is_sum, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, "
-                 "is_sum, 1, 1;\n"
-                 "}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31])
-                 : "l"(a), "l"(b), "r"(is_sum));
+#define WGMMA8(element_, n_, n_sums, types, kind, a_name, b_name, is_sum_name, signs)              \
+    template <> struct wgmma8<element_, n_> {                                                      \
+        static __device__ __forceinline__ void multiply(element_::sum (&d)[n_sums], uint64_t a,    \
+                                                        uint64_t b, int is_sum)                    \
+        {                                                                                          \
+            PTX_SM90("{\n"                                                                         \
+                     ".reg .pred is_sum;\n"                                                        \
+                     "setp.ne.b32 is_sum, " is_sum_name ", 0;\n"                                   \
+                     "wgmma.mma_async.sync.aligned.m64n" #n_ "k32." types " {" NAMES_##n_sums      \
+                     "}, " a_name ", " b_name ", is_sum" signs ";\n"                               \
+                     "}"                                                                           \
+                     : OPERANDS_##n_sums(kind, d, 0)                                               \
+                     : "l"(a), "l"(b), "r"(is_sum));                                               \
+        }                                                                                          \
     }
-};
 
-template <> struct wgmma8<wgmma_e4m3, 128> {
-    static __device__ __forceinline__ void multiply(float (&d)[64], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90(
-            "{\n"
-            ".reg .pred is_sum;\n"
-            "setp.ne.b32 is_sum, %66, 0;\n"
-            "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 "
-            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-            "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-            "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-            "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, is_sum, 1, 1;\n"
-            "}"
-            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-              "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]),
-              "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]),
-              "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),
-              "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]),
-              "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-              "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),
-              "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-              "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]),
-              "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]),
-              "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-            : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+#define WGMMA8_E4M3(n, n_sums, a, b, is_sum)                                                       \
+    WGMMA8(wgmma_e4m3, n, n_sums, "f32.e4m3.e4m3", "+f", a, b, is_sum, ", 1, 1")
+#define WGMMA8_S8(n, n_sums, a, b, is_sum)                                                         \
+    WGMMA8(wgmma_s8, n, n_sums, "s32.s8.s8", "+r", a, b, is_sum, "")
 
-template <> struct wgmma8<wgmma_s8, 8> {
-    static __device__ __forceinline__ void multiply(int32_t (&d)[4], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90("{\n"
-                 ".reg .pred is_sum;\n"
-                 "setp.ne.b32 is_sum, %6, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 "
-                 "{%0, %1, %2, %3}, %4, %5, is_sum;\n"
-                 "}"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+WGMMA8_E4M3(8, 4, "%4", "%5", "%6");
+WGMMA8_E4M3(16, 8, "%8", "%9", "%10");
+WGMMA8_E4M3(32, 16, "%16", "%17", "%18");
+WGMMA8_E4M3(64, 32, "%32", "%33", "%34");
+WGMMA8_E4M3(128, 64, "%64", "%65", "%66");
+WGMMA8_E4M3(256, 128, "%128", "%129", "%130");
+WGMMA8_S8(8, 4, "%4", "%5", "%6");
+WGMMA8_S8(16, 8, "%8", "%9", "%10");
+WGMMA8_S8(32, 16, "%16", "%17", "%18");
+WGMMA8_S8(64, 32, "%32", "%33", "%34");
+WGMMA8_S8(128, 64, "%64", "%65", "%66");
+WGMMA8_S8(256, 128, "%128", "%129", "%130");
 
-template <> struct wgmma8<wgmma_s8, 16> {
-    static __device__ __forceinline__ void multiply(int32_t (&d)[8], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90("{\n"
-                 ".reg .pred is_sum;\n"
-                 "setp.ne.b32 is_sum, %10, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, is_sum;\n"
-                 "}"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
-                   "+r"(d[6]), "+r"(d[7])
-                 : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+/* ---- a in registers ----------------------------------------------------------------------------
+ * As mma.m16n8k32 has it for each warp's 16 rows: rows g and g + 8 of k 4 t to 4 t + 3, then of k
+ * 16 more. They must not change before the wait. */
 
-template <> struct wgmma8<wgmma_s8, 32> {
-    static __device__ __forceinline__ void multiply(int32_t (&d)[16], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90("{\n"
-                 ".reg .pred is_sum;\n"
-                 "setp.ne.b32 is_sum, %18, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, "
-                 "%17, is_sum;\n"
-                 "}"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]),
-                   "+r"(d[6]), "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]),
-                   "+r"(d[12]), "+r"(d[13]), "+r"(d[14]), "+r"(d[15])
-                 : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+template <int n> struct wgmma8_registers;
 
-template <> struct wgmma8<wgmma_s8, 64> {
-    static __device__ __forceinline__ void multiply(int32_t (&d)[32], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90(
-            "{\n"
-            ".reg .pred is_sum;\n"
-            "setp.ne.b32 is_sum, %34, 0;\n"
-            "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
-            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-            "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, is_sum;\n"
-            "}"
-            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]),
-              "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]),
-              "+r"(d[13]), "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]), "+r"(d[18]),
-              "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]),
-              "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]), "+r"(d[30]),
-              "+r"(d[31])
-            : "l"(a), "l"(b), "r"(is_sum));
+#define WGMMA8_REGISTERS(n_, n_sums, a_names, b_name, is_sum_name)                                 \
+    template <> struct wgmma8_registers<n_> {                                                      \
+        static __device__ __forceinline__ void                                                     \
+        multiply(float (&d)[n_sums], const uint32_t (&a)[4], uint64_t b, int is_sum)               \
+        {                                                                                          \
+            PTX_SM90("{\n"                                                                         \
+                     ".reg .pred is_sum;\n"                                                        \
+                     "setp.ne.b32 is_sum, " is_sum_name ", 0;\n"                                   \
+                     "wgmma.mma_async.sync.aligned.m64n" #n_ "k32.f32.e4m3.e4m3 {" NAMES_##n_sums  \
+                     "}, {" a_names "}, " b_name ", is_sum, 1, 1;\n"                               \
+                     "}"                                                                           \
+                     : OPERANDS_##n_sums("+f", d, 0)                                               \
+                     : OPERANDS_4("r", a, 0), "l"(b), "r"(is_sum));                                \
+        }                                                                                          \
     }
-};
 
-template <> struct wgmma8<wgmma_s8, 128> {
-    static __device__ __forceinline__ void multiply(int32_t (&d)[64], uint64_t a, uint64_t b,
-                                                    int is_sum)
-    {
-        PTX_SM90(
-            "{\n"
-            ".reg .pred is_sum;\n"
-            "setp.ne.b32 is_sum, %66, 0;\n"
-            "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 "
-            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-            "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-            "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-            "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, is_sum;\n"
-            "}"
-            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]),
-              "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]),
-              "+r"(d[13]), "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]), "+r"(d[18]),
-              "+r"(d[19]), "+r"(d[20]), "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]),
-              "+r"(d[25]), "+r"(d[26]), "+r"(d[27]), "+r"(d[28]), "+r"(d[29]), "+r"(d[30]),
-              "+r"(d[31]), "+r"(d[32]), "+r"(d[33]), "+r"(d[34]), "+r"(d[35]), "+r"(d[36]),
-              "+r"(d[37]), "+r"(d[38]), "+r"(d[39]), "+r"(d[40]), "+r"(d[41]), "+r"(d[42]),
-              "+r"(d[43]), "+r"(d[44]), "+r"(d[45]), "+r"(d[46]), "+r"(d[47]), "+r"(d[48]),
-              "+r"(d[49]), "+r"(d[50]), "+r"(d[51]), "+r"(d[52]), "+r"(d[53]), "+r"(d[54]),
-              "+r"(d[55]), "+r"(d[56]), "+r"(d[57]), "+r"(d[58]), "+r"(d[59]), "+r"(d[60]),
-              "+r"(d[61]), "+r"(d[62]), "+r"(d[63])
-            : "l"(a), "l"(b), "r"(is_sum));
-    }
-};
+WGMMA8_REGISTERS(64, 32, "%32, %33, %34, %35", "%36", "%37");

@@ -39,6 +39,7 @@ struct gpu_case {
     uint8_t *y; /* (M_MAX, n) of y_dtype */
     void *workspace;
     enum dtype x_dtype, y_dtype;
+    bool is_fast; /* prefill may accumulate fast, however few rows it has */
 };
 
 static const struct gk_kernel *find(const char *name)
@@ -140,7 +141,8 @@ static uint8_t *run(const struct gk_kernel *kernel, const struct gpu_case *c, ui
                                            .x_dtype = c->x_dtype,
                                            .y_dtype = c->y_dtype,
                                            .cuda_arch = cuda_arch,
-                                           .is_prefill = m > M_MAX},
+                                           .is_prefill = m > M_MAX || c->is_fast,
+                                           .may_accumulate_fast = c->is_fast},
                                .packed = c->packed,
                                .prefill = {.x = x,
                                            .y = c->y,
@@ -230,6 +232,32 @@ static void assert_prefill(const struct gpu_case *c, const char *what)
     }
 }
 
+/* Sums that stay in the tensor core are less exact, and a row has the same bits in every chunk. */
+static void assert_fast(struct gpu_case *c, const uint8_t *promoted, const char *what)
+{
+    static const uint32_t ms[] = {1, 40, 64, 65, 200};
+    const struct gk_desc *desc = &c->canonical.desc;
+    uint64_t row_bytes = (uint64_t)desc->n * dtype_bytes(c->y_dtype);
+    bool is_grouped = desc->act == GK_ACT_FP8_GROUP || gk_desc_groups(desc) > 1;
+    c->is_fast = true;
+    uint8_t *fast = run(kernel_of(desc), c, 0, ROWS_MAX);
+    for (uint32_t i = 0; i < ARRAY_LENGTH(ms); i++) {
+        uint32_t first = ROWS_MAX - ms[i] - i;
+        uint8_t *some = run(kernel_of(desc), c, first, ms[i]);
+        if (memcmp(some, fast + first * row_bytes, ms[i] * row_bytes) != 0) {
+            fail_msg("%s: other bits in a chunk of %u rows, fast", what, ms[i]);
+        }
+        free(some);
+    }
+    c->is_fast = false;
+    bool is_same = memcmp(fast, promoted, M_MAX * row_bytes) == 0;
+    if ((gk_act_is_int8(desc->act) || is_grouped) && !is_same) {
+        fail_msg("%s: there is no fast accumulation, and other bits", what);
+    }
+    assert_true(distance(c, fast, promoted, M_MAX) < (c->y_dtype == DTYPE_BF16 ? 1e-2 : 5e-3));
+    free(fast);
+}
+
 /* N and k odd and even: less than a group of rows, than a warpgroup's, more than one round of
  * CTAs; less than a block of k, one more than a stage, and whole stages. */
 static const uint32_t shapes[][2] = {{1, 16},     {7, 129},    {64, 128},   {200, 1000},
@@ -257,6 +285,7 @@ static void check_format(const struct format_case *format, uint32_t i)
     assert_near_simple(&c, all, format->name);
     assert_invariant(&c, all, format->name);
     assert_prefill(&c, format->name);
+    assert_fast(&c, all, format->name);
     free(all);
     free(x);
     finish(&c);

@@ -95,6 +95,31 @@ static void test_floats_on_both_paths(void **state)
     }
 }
 
+/* The host always promotes: the same bits, and it says so. */
+static void test_fast_accumulation(void **state)
+{
+    (void)state;
+    gemmd_client_t *clients[] = {ring, zeromq};
+    for (uint32_t i = 0; i < ACT_WEIGHTS * 2; i++) {
+        const struct product_shape shape = {
+            .m = i % 3 == 0 ? 70 : 3, .x_dtype = GEMMD_BF16, .y_dtype = GEMMD_F32, .seed = i};
+        struct product plain;
+        struct product fast;
+        init(&plain, clients[i % 2], i / 2, &shape);
+        init(&fast, clients[i % 2], i / 2, &shape);
+        assert_true(product_run(&plain, clients[i % 2]));
+        fast.gemm.accumulation = GEMMD_ACCUMULATION_FAST;
+        struct gemmd_result result = GEMMD_RESULT_INIT;
+        gemmd_ticket_t ticket;
+        assert_int_equal(gemmd_submit(clients[i % 2], &fast.gemm, 1, &ticket), GEMMD_OK);
+        assert_int_equal(gemmd_wait(clients[i % 2], ticket, GEMMD_WAIT_FOREVER, &result), GEMMD_OK);
+        assert_int_equal(result.accumulation, GEMMD_ACCUMULATION_PROMOTED);
+        assert_true(product_same_bytes(&plain, &fast));
+        product_finish(&plain);
+        product_finish(&fast);
+    }
+}
+
 /* Against the checkpoint and the reference, by the daemon itself. */
 static void test_verify(void **state)
 {
@@ -243,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schemes_come_from_the_checkpoint),
         cmocka_unit_test(test_floats_on_both_paths),
+        cmocka_unit_test(test_fast_accumulation),
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_codes_give_the_bits_of_floats),
         cmocka_unit_test(test_refusals),

@@ -43,6 +43,7 @@ def check_configuration():
         file.flush()
         result = subprocess.run([GEMMD, "--check-config", "--config", file.name], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+    assert "warning: models: '/models/example': No such file or directory" in result.stderr, "its model is not here"
 
 
 def main():

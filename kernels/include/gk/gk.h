@@ -351,6 +351,8 @@ struct gk_problem {
     uint32_t cuda_arch; /* what the GPU can: 80 for Ampere, 90 for Hopper; 0 on host */
     bool is_prefill;    /* rows of one request that has more than GK_BATCH_ROWS_MAX: so in all of
                            its launches, that of its last few rows too */
+    bool may_accumulate_fast; /* sums of e4m3 x may stay in the tensor core for all of k, which is
+                                 less exact: see accumulates_fast() */
 };
 
 /* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever
@@ -391,6 +393,10 @@ struct gk_kernel {
 
     uint64_t (*workspace_bytes)(const struct gk_problem *problem);
     double (*predicted_usec)(const struct gk_problem *problem, uint32_t n_threads);
+
+    /* Does it make use of may_accumulate_fast for that problem? Its bits are others then, and those
+     * of all launches of one prefill are of one kind. NULL: never. */
+    bool (*accumulates_fast)(const struct gk_problem *problem);
 
     /* Host kernels run in two steps, each split into n_parts that may run on different threads; all
      * parts of prepare() end before the first of run() begins. Part i_part of n_parts writes

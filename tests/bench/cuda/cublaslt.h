@@ -61,7 +61,7 @@ class cublaslt {
                           y, &algo, workspace, cublaslt_workspace_bytes, stream));
     }
 
-  private:
+  protected:
     static bool ok(cublasStatus_t status)
     {
         if (status != CUBLAS_STATUS_SUCCESS) {

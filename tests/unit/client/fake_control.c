@@ -70,6 +70,10 @@ static void answer(struct fake_daemon *fake, const struct held *held, int status
                                     .batch_rows = held->desc.m,
                                     .batch_requests = 1,
                                     .batch_sessions = 1,
+                                    .accumulation =
+                                        (held->desc.flags & REQUEST_FLAG_FAST_ACCUMULATION) != 0
+                                            ? REQUEST_ACCUMULATION_FAST
+                                            : REQUEST_ACCUMULATION_PROMOTED,
                                     .run_nsec = 1000};
     (void)snprintf(result.text, sizeof(result.text), "%s", text);
     if (held->is_by_message) {

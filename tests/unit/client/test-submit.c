@@ -123,6 +123,24 @@ static void test_time_runs_out_and_the_ticket_stays(void **state)
     assert_says("is not in flight");
 }
 
+/* What the daemon did is told on both paths, and asked for only by who asks. */
+static void test_accumulation(void **state)
+{
+    (void)state;
+    struct gemmd_gemm gemm = fixture_gemm(&fixture, 0);
+    for (int i = GEMMD_ACCUMULATION_PROMOTED; i <= GEMMD_ACCUMULATION_FAST; i++) {
+        struct gemmd_result result = GEMMD_RESULT_INIT;
+        gemmd_ticket_t ticket;
+        gemm.accumulation = (enum gemmd_accumulation)i;
+        assert_int_equal(gemmd_submit(fixture.client, &gemm, 1, &ticket), GEMMD_OK);
+        assert_int_equal(gemmd_wait(fixture.client, ticket, GEMMD_WAIT_FOREVER, &result), GEMMD_OK);
+        assert_int_equal(result.accumulation, i);
+    }
+    gemm.accumulation = (enum gemmd_accumulation)2;
+    assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_INVALID_ARGUMENT);
+    assert_says("gemmd_gemm.accumulation 2 is not a gemmd_accumulation");
+}
+
 static void test_cancel(void **state)
 {
     (void)state;
@@ -283,6 +301,7 @@ int main(void)
         ON_BOTH(test_quantised_rows),
         ON_BOTH(test_busy_is_all_or_none),
         ON_BOTH(test_time_runs_out_and_the_ticket_stays),
+        ON_BOTH(test_accumulation),
         ON_BOTH(test_cancel),
         ON_BOTH(test_refusal_reaches_the_user),
         ON_BOTH(test_death_while_waiting),

@@ -72,7 +72,8 @@ static void good_request_passes(void **state)
     struct request_desc desc = good(2);
     desc.x_offset_bytes = 8;
     desc.x_stride_elems = 100;
-    desc.flags = REQUEST_FLAG_NO_HOLD | REQUEST_FLAG_HIGH | 300u << REQUEST_HOLD_SHIFT;
+    desc.flags = REQUEST_FLAG_NO_HOLD | REQUEST_FLAG_HIGH | REQUEST_FLAG_FAST_ACCUMULATION |
+                 300u << REQUEST_HOLD_SHIFT;
     struct checked checked;
     struct reason why = REASON_NULL;
     assert_int_equal(
@@ -95,8 +96,8 @@ static void form(void **state)
     desc.op = 9;
     refuses(&desc, STATUS_UNSUPPORTED, "op 9 is not known");
     desc = good(1);
-    desc.flags = 0x10;
-    refuses(&desc, STATUS_UNSUPPORTED, "flags 0x10 are not known");
+    desc.flags = 0x20;
+    refuses(&desc, STATUS_UNSUPPORTED, "flags 0x20 are not known");
     desc = good(1);
     desc.reserved0 = 1;
     refuses(&desc, STATUS_INVALID_ARGUMENT, "reserved fields of the request are not 0");

@@ -248,6 +248,7 @@ static void fill_submitted(struct request_result *result)
     result->batch_rows = (uint32_t)random_bits();
     result->batch_requests = (uint32_t)random_bits();
     result->batch_sessions = (uint32_t)random_bits();
+    result->accumulation = (uint32_t)random_bits();
     result->queue_nsec = random_bits();
     result->run_nsec = random_bits();
 }

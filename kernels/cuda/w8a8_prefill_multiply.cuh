@@ -1,0 +1,212 @@
+/* w8a8_prefill_multiply.cuh - the sums of a tile of w8a8_prefill.cu, by a warpgroup for each 64
+ * rows of x.
+ *
+ * What a thread has of 64 x 128 sums: rows g and g + 8 of its warp's 16, columns 8 j + 2 t and one
+ * more, g being its lane / 4 and t its lane % 4. Element 4 j + 2 h + i is row g + 8 h, column 8 j +
+ * 2 t + i. */
+#pragma once
+
+#include "kernels/cuda/w8a8_prefill_feed.cuh"
+
+namespace {
+
+template <w8a8_kind kind> using sum_of_kind = typename traits<kind>::element::sum;
+
+template <w8a8_kind kind> struct fragment {
+    sum_of_kind<kind> halves[2][half_n / 2];
+};
+
+struct consumer {
+    const tiling &cut;
+    uint32_t lane;
+    uint32_t warp;
+    ring_place place;
+};
+
+__device__ __forceinline__ void wait_full(const consumer &at)
+{
+    mbarrier_wait_parity(shared_base() + shared_map::full + 8 * at.place.i, at.place.parity);
+}
+
+/* Gives stage i back to the feeders of the whole cluster. */
+__device__ __forceinline__ void release(const consumer &at, uint32_t i)
+{
+    uint32_t empty = shared_base() + shared_map::empty + 8 * i;
+    __syncwarp();
+    if (at.cut.n_ctas == 1 && at.lane == 0) {
+        mbarrier_arrive(empty);
+    } else if (at.cut.n_ctas > 1 && at.lane < at.cut.n_ctas) {
+        mbarrier_arrive_cluster(empty, at.lane);
+    }
+}
+
+/* ---- e4m3: a chain for each block of k ---------------------------------------------------------
+ * The quarters of W take turns in two sets of registers: while the sums of one are added to the
+ * totals, those of the next are made. x comes to registers once for all of them, since products as
+ * narrow as that would wait for shared memory if they read both sides there. Halves that take turns
+ * in one set are as fast; barriers by which the warpgroups take turns cost a tenth. */
+
+/* A warp's 16 rows of x for a block of k. */
+struct x_block {
+    uint32_t steps[4][4];
+};
+
+__device__ __forceinline__ x_block load_x(const consumer &at)
+{
+    uint32_t i_row = at.lane % 8, i_matrix = at.lane / 8;
+    uint32_t row = shared_base() + at.place.i * at.cut.stage_bytes +
+                   (at.warp * 2 + i_matrix % 2) * SWIZZLE_ATOM_BYTES + i_row * SWIZZLE_K;
+    x_block x;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        ldmatrix_x4(row + ((2 * i + i_matrix / 2) ^ i_row) * 16, x.steps[i]);
+    }
+    return x;
+}
+
+using chain = float[quarter_n / 2];
+
+__device__ __forceinline__ void start_chain(const consumer &at, const x_block &x,
+                                            uint32_t i_quarter, chain &sums)
+{
+    uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
+    uint64_t b =
+        wgmma8_descriptor(stage + x_bytes + i_quarter * quarter_n * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        wgmma8_registers<quarter_n>::multiply(sums, x.steps[i], b + 2 * i, i > 0);
+    }
+    wgmma_commit();
+}
+
+/* Of a block of k: those of a thread's two rows of x, and of the halves of W. */
+struct block_scales {
+    float x[2];
+    float w[2];
+};
+
+template <w8a8_kind kind> __device__ __forceinline__ block_scales read_scales(const consumer &at)
+{
+    if constexpr (kind != W8A8_FP8_GROUP) {
+        return {{1.0f, 1.0f}, {1.0f, 1.0f}};
+    }
+    uint32_t x = shared_base() + shared_map::x_scales + at.place.i * x_scales_bytes +
+                 (at.warp * 16 + at.lane / 4) * 4;
+    uint2 w = ld_shared_v2(shared_base() + shared_map::w_scales + at.place.i * 8);
+    return {{__uint_as_float(ld_shared(x)), __uint_as_float(ld_shared(x + 8 * 4))},
+            {__uint_as_float(w.x), __uint_as_float(w.y)}};
+}
+
+/* A chain that has ended. */
+template <w8a8_kind kind>
+__device__ __forceinline__ void add_chain(const block_scales &scales, uint32_t i_quarter,
+                                          chain &sums, fragment<kind> &total)
+{
+    wgmma_changed(sums);
+    float w = scales.w[i_quarter / 2];
+    float rows[2] = {scales.x[0] * w, scales.x[1] * w};
+    float *to = total.halves[i_quarter / 2] + i_quarter % 2 * (quarter_n / 2);
+#pragma unroll
+    for (uint32_t i = 0; i < quarter_n / 2; i++) {
+        to[i] = kind == W8A8_FP8_GROUP ? fmaf(sums[i], rows[i / 2 % 2], to[i]) : to[i] + sums[i];
+    }
+}
+
+/* A tile of n columns. The last quarter of a block is added when the next block has begun. */
+template <w8a8_kind kind, int n>
+__device__ __forceinline__ void multiply_chains(const w8a8_gemm_args &args, consumer &at,
+                                                fragment<kind> &total)
+{
+    constexpr uint32_t n_quarters = n / quarter_n;
+    uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
+    chain chains[2] = {};
+    block_scales last = {};
+    for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
+        wait_full(at);
+        x_block x = load_x(at);
+        block_scales scales = read_scales<kind>(at);
+#pragma unroll
+        for (uint32_t i = 0; i < n_quarters; i++) {
+            start_chain(at, x, i, chains[i % 2]);
+            if (i > 0) {
+                wgmma_wait<1>();
+                add_chain<kind>(scales, i - 1, chains[(i - 1) % 2], total);
+            } else if (n_quarters > 1) {
+                add_chain<kind>(last, n_quarters - 1, chains[1], total);
+            }
+        }
+        wgmma_wait<0>();
+        release(at, at.place.i);
+        ring_on(at.cut, at.place);
+        last = scales;
+        if (n_quarters == 1) {
+            add_chain<kind>(scales, 0, chains[0], total);
+        }
+    }
+    if (n_quarters > 1) {
+        add_chain<kind>(last, n_quarters - 1, chains[1], total);
+    }
+}
+
+/* ---- one chain ---------------------------------------------------------------------------------
+ */
+
+/* n: the tile's columns. A stage is given back once the next one's products are under way. */
+template <w8a8_kind kind, int n>
+__device__ __forceinline__ void multiply_at_once(const w8a8_gemm_args &args, consumer &at,
+                                                 fragment<kind> &total)
+{
+    using multiplier = wgmma8<typename traits<kind>::element, n>;
+    auto &sums = reinterpret_cast<sum_of_kind<kind>(&)[n / 2]>(total);
+    uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
+    uint32_t i_last = 0;
+    for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
+        wait_full(at);
+        uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
+        uint64_t a = wgmma8_descriptor(stage + at.warp / 4 * 64 * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
+        uint64_t b = wgmma8_descriptor(stage + x_bytes, SWIZZLE_ATOM_BYTES);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            multiplier::multiply(sums, a + 2 * i, b + 2 * i, i > 0 || i_block > 0);
+        }
+        wgmma_commit();
+        if (i_block > 0) {
+            wgmma_wait<1>();
+            release(at, i_last);
+        }
+        i_last = at.place.i;
+        ring_on(at.cut, at.place);
+    }
+    wgmma_wait<0>();
+    wgmma_changed(sums);
+    release(at, i_last);
+}
+
+template <w8a8_kind kind, bool is_one_chain, int n>
+__device__ __forceinline__ void multiply_columns(const w8a8_gemm_args &args, consumer &at,
+                                                 fragment<kind> &total)
+{
+    if constexpr (is_one_chain) {
+        multiply_at_once<kind, n>(args, at, total);
+    } else {
+        multiply_chains<kind, n>(args, at, total);
+    }
+}
+
+/* The sums of all of k: in one chain whole numbers, and e4m3 where the client asks for that. */
+template <w8a8_kind kind, bool is_one_chain>
+__device__ __forceinline__ void multiply(const w8a8_gemm_args &args, const tile &tile, consumer &at,
+                                         fragment<kind> &total)
+{
+    if (tile.n_columns == n_columns_max) {
+        multiply_columns<kind, is_one_chain, n_columns_max>(args, at, total);
+    } else if (tile.n_columns == half_n) {
+        multiply_columns<kind, is_one_chain, half_n>(args, at, total);
+    } else {
+        multiply_columns<kind, is_one_chain, quarter_n>(args, at, total);
+    }
+}
+
+} // namespace
