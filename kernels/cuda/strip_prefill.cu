@@ -30,6 +30,7 @@
 #include <cuda_runtime.h>
 
 #include "ipc/base/dtype.h"
+#include "kernels/cuda/device_table.cuh"
 #include "kernels/cuda/strip_prefill.h"
 #include "kernels/cuda/strip_prefill_instance.h"
 #include "kernels/cuda/strip_prefill_x.cuh"
@@ -41,8 +42,7 @@ static_assert(sizeof(strip_prefill_tiles) / sizeof(strip_prefill_tiles[0]) == ST
               "a tile each");
 constexpr uint32_t n_cluster = strip_prefill_cluster;
 constexpr uint32_t n_band_rows = 1536;
-constexpr int n_devices_max = 64;
-uint32_t n_sms_of_device[n_devices_max];
+device_table devices;
 
 uint32_t div_up(uint32_t a, uint32_t b)
 {
@@ -192,9 +192,9 @@ bool strip_prefill_has_tile(const struct strip_prefill_args *args, uint32_t i_ti
 
 uint32_t strip_prefill_best_tile(const struct strip_prefill_args *args, bool is_rounded)
 {
-    int device = 0;
-    (void)cudaGetDevice(&device);
-    uint32_t n_clusters = n_sms_of_device[device] / n_cluster;
+    uint32_t n_sms = 0;
+    (void)device_table_sms(devices, &n_sms);
+    uint32_t n_clusters = n_sms / n_cluster;
     uint32_t best = 0;
     uint64_t best_cost = UINT64_MAX;
     for (uint32_t i = 0; i < STRIP_PREFILL_TILES; i++) {
@@ -212,14 +212,7 @@ uint32_t strip_prefill_best_tile(const struct strip_prefill_args *args, bool is_
 
 int strip_prefill_load(void)
 {
-    int device = 0, n_sms = 0;
-    cudaError_t r = cudaGetDevice(&device);
-    if (r == cudaSuccess) {
-        r = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
-    }
-    if (r == cudaSuccess && device >= n_devices_max) {
-        r = cudaErrorInvalidDevice;
-    }
+    cudaError_t r = device_table_add(devices);
     if (r == cudaSuccess) {
         r = find_encoder();
     }
@@ -234,17 +227,14 @@ int strip_prefill_load(void)
     if (r == cudaSuccess) {
         r = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(copy_x));
     }
-    if (r == cudaSuccess) {
-        n_sms_of_device[device] = static_cast<uint32_t>(n_sms);
-    }
     return r;
 }
 
 int strip_prefill_enqueue(struct strip_prefill_args *args, uint32_t i_tile, void *workspace,
                           void *stream)
 {
-    int device;
-    cudaError_t r = cudaGetDevice(&device);
+    uint32_t n_sms = 0;
+    cudaError_t r = device_table_sms(devices, &n_sms);
     const strip_prefill_instance *one = find_instance(args->base, i_tile);
     if (r == cudaSuccess && one == nullptr) {
         r = cudaErrorInvalidValue;
@@ -260,7 +250,7 @@ int strip_prefill_enqueue(struct strip_prefill_args *args, uint32_t i_tile, void
     if (r != cudaSuccess) {
         return r;
     }
-    uint32_t n_clusters_max = n_sms_of_device[device] / n_cluster;
+    uint32_t n_clusters_max = n_sms / n_cluster;
     units cut = units_of(tile, args->m, args->base.n, n_clusters_max);
     args->n_w_units = cut.n_w;
     args->n_x_tiles = cut.n_x;

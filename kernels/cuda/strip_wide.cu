@@ -33,6 +33,7 @@
  * order, then the quarters. Every bit is that of strip_gemm.cu. */
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device_table.cuh"
 #include "kernels/cuda/strip_wide.h"
 #include "kernels/cuda/strip_wide_multiply.cuh"
 #include "kernels/cuda/strip_wide_reduce.cuh"
@@ -86,8 +87,7 @@ const instance *find_instance(const strip_wide_args &args)
     return nullptr;
 }
 
-constexpr int n_devices_max = 64;
-uint32_t n_sms_of_device[n_devices_max];
+device_table devices;
 
 uint32_t div_up(uint32_t a, uint32_t b)
 {
@@ -207,14 +207,7 @@ uint64_t strip_wide_workspace_bytes(uint32_t m, uint32_t n, uint32_t k)
 
 int strip_wide_load(void)
 {
-    int device = 0, n_sms = 0;
-    cudaError_t r = cudaGetDevice(&device);
-    if (r == cudaSuccess) {
-        r = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
-    }
-    if (r == cudaSuccess && device >= n_devices_max) {
-        r = cudaErrorInvalidDevice;
-    }
+    cudaError_t r = device_table_add(devices);
     for (const instance &one : instances) {
         for (kernel_function function : {one.lay_out, one.reduce}) {
             struct cudaFuncAttributes attributes; /* asking for them loads the code */
@@ -228,16 +221,13 @@ int strip_wide_load(void)
                                      static_cast<int>(shared_bytes(one, 4 * n_warpgroups_max)));
         }
     }
-    if (r == cudaSuccess) {
-        n_sms_of_device[device] = static_cast<uint32_t>(n_sms);
-    }
     return r;
 }
 
 int strip_wide_enqueue(struct strip_wide_args *args, bool may_overlap, void *stream)
 {
-    int device;
-    cudaError_t r = cudaGetDevice(&device);
+    uint32_t n_sms = 0;
+    cudaError_t r = device_table_sms(devices, &n_sms);
     const instance *one = find_instance(*args);
     if (r != cudaSuccess || one == nullptr) {
         return r != cudaSuccess ? r : cudaErrorInvalidValue;
@@ -253,7 +243,7 @@ int strip_wide_enqueue(struct strip_wide_args *args, bool may_overlap, void *str
         uint32_t n_left = args->base.n_strips - first;
         args->first_strip = first;
         args->n_launch_strips = n_left < n_launch_strips_max ? n_left : n_launch_strips_max;
-        r = multiply_and_reduce(args, n_sms_of_device[device], stream);
+        r = multiply_and_reduce(args, n_sms, stream);
     }
     return r;
 }

@@ -26,24 +26,7 @@
 #include "kernels/cuda/strip_read.cuh"
 #include "kernels/layout/strip.h"
 #include "tests/bench/cuda/cublaslt.h"
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        cudaError_t r_ = (call);                                                                   \
-        if (r_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(r_));            \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-struct layer {
-    uint32_t n, k;
-    const char *name;
-};
-
-static const layer layers[] = {{28672, 8192, "gate"},    {8192, 28672, "down"},
-                               {10240, 8192, "qkv"},     {8192, 8192, "8192"},
-                               {28672, 4096, "gate_up"}, {4096, 4096, "4096"}};
+#include "tests/bench/cuda/layers.cuh"
 
 struct format {
     const char *name;
@@ -80,15 +63,6 @@ struct view {
     format f;
     uint32_t n_strips, n_slices;
 };
-
-static __host__ __device__ uint32_t mix(uint32_t v)
-{
-    v ^= v >> 16;
-    v *= 0x7feb352du;
-    v ^= v >> 15;
-    v *= 0x846ca68bu;
-    return v ^ v >> 16;
-}
 
 static __device__ float to_float(uint16_t bits, bool is_bf16)
 {
@@ -135,7 +109,7 @@ static __device__ uint32_t scale_index(const view &w, uint32_t i_n, uint32_t i_k
 __global__ void fill_words(uint32_t *words, uint64_t n, uint32_t mask)
 {
     for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < n; i += gridDim.x * 256ull) {
-        words[i] = mix((uint32_t)i * 2654435761u + 17) & mask;
+        words[i] = hash((uint32_t)i * 2654435761u + 17) & mask;
     }
 }
 
@@ -149,7 +123,7 @@ __global__ void fill_groups(view w, float *row_scales)
     }
     strip_slice slice = slice_at(w, i_n, i_k);
     uint32_t index = scale_index(w, i_n, i_k);
-    uint32_t salt = mix(i_n * 977 + index);
+    uint32_t salt = hash(i_n * 977 + index);
     float v = 0.005f + 0.00001f * (float)(salt & 1023);
     switch (w.f.scaling) {
     case STRIP_SCALES_PAIRS:
@@ -225,8 +199,8 @@ __global__ void dequantise(view w, uint16_t *plain)
 __global__ void fill_x(uint16_t *x, uint64_t n, bool is_bf16)
 {
     for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < n; i += gridDim.x * 256ull) {
-        float u = (float)mix((uint32_t)i + 1) / 4294967296.0f;
-        float v = (float)mix((uint32_t)i + 77777777) / 4294967296.0f;
+        float u = (float)hash((uint32_t)i + 1) / 4294967296.0f;
+        float v = (float)hash((uint32_t)i + 77777777) / 4294967296.0f;
         x[i] = from_float(sqrtf(-2 * logf(u + 1e-9f)) * cosf(6.2831853f * v), is_bf16);
     }
 }
@@ -234,8 +208,8 @@ __global__ void fill_x(uint16_t *x, uint64_t n, bool is_bf16)
 /* A block an element of y; sums[0] and [1]: squares of the error, and of the value. */
 __global__ void sample_error(view w, const uint16_t *x, uint32_t m, const float *y, double *sums)
 {
-    uint32_t i_m = blockIdx.x < 64 ? m - 1 - blockIdx.x % m : mix(blockIdx.x) % m;
-    uint32_t i_n = mix(blockIdx.x + 123) % w.shape.n;
+    uint32_t i_m = blockIdx.x < 64 ? m - 1 - blockIdx.x % m : hash(blockIdx.x) % m;
+    uint32_t i_n = hash(blockIdx.x + 123) % w.shape.n;
     double sum = 0;
     for (uint32_t i = threadIdx.x; i < w.shape.k; i += 32) {
         sum +=

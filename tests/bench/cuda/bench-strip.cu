@@ -22,43 +22,12 @@
 #include "kernels/cuda/strip_gemm.h"
 #include "kernels/cuda/strip_wide.h"
 #include "kernels/layout/strip.h"
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        cudaError_t r_ = (call);                                                                   \
-        if (r_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(r_));            \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-struct layer {
-    uint32_t n, k;
-    const char *name;
-};
-
-static const layer layers[] = {{28672, 8192, "gate"},    {8192, 28672, "down"},
-                               {10240, 8192, "qkv"},     {8192, 8192, "8192"},
-                               {28672, 4096, "gate_up"}, {4096, 4096, "4096"}};
-
-static uint32_t hash(uint32_t v)
-{
-    v ^= v >> 16;
-    v *= 0x7feb352du;
-    v ^= v >> 15;
-    v *= 0x846ca68bu;
-    return v ^ v >> 16;
-}
+#include "tests/bench/cuda/layers.cuh"
 
 __global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed, uint32_t mask)
 {
     for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < n; i += gridDim.x * 256ull) {
-        uint32_t v = (uint32_t)i * 2654435761u + seed;
-        v ^= v >> 16;
-        v *= 0x7feb352du;
-        v ^= v >> 15;
-        v *= 0x846ca68bu;
-        words[i] = (v ^ v >> 16) & mask;
+        words[i] = hash((uint32_t)i * 2654435761u + seed) & mask;
     }
 }
 

@@ -19,37 +19,11 @@
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/w8a8.h"
 #include "kernels/layout/swizzle.h"
-
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        cudaError_t r_ = (cudaError_t)(call);                                                      \
-        if (r_ != cudaSuccess) {                                                                   \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(r_));            \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-
-struct layer {
-    uint32_t n, k;
-    const char *name;
-};
-
-static const layer layers[] = {{28672, 8192, "gate"},    {8192, 28672, "down"},
-                               {10240, 8192, "qkv"},     {8192, 8192, "8192"},
-                               {28672, 4096, "gate_up"}, {4096, 4096, "4096"}};
+#include "tests/bench/cuda/layers.cuh"
 
 /* Those of enum w8a8_kind, and e4m3 summed in the tensor core for all of k. */
 static const char *const kind_names[] = {"fp8", "group", "int8", "fast"};
 constexpr uint32_t n_kinds = sizeof(kind_names) / sizeof(kind_names[0]);
-
-__device__ __host__ static uint32_t hash(uint32_t v)
-{
-    v ^= v >> 16;
-    v *= 0x7feb352du;
-    v ^= v >> 15;
-    v *= 0x846ca68bu;
-    return v ^ v >> 16;
-}
 
 /* e4m3 codes up to 16 in magnitude, or any int8. */
 __global__ void fill_codes(uint8_t *codes, uint64_t n, uint32_t seed, bool is_int8)
