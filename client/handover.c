@@ -41,8 +41,7 @@ static bool is_named(const struct queue *queue, uint64_t buffer_id)
 static bool is_worth_it(const struct handover *handover)
 {
     struct gemmd_client *client = handover->client;
-    return !atomic_load(&client->is_reviving) &&
-           atomic_load(&client->session) == handover->session && session_is_alive(client) &&
+    return atomic_load(&client->session) == handover->session && session_is_alive(client) &&
            listen_now_usec() < handover->deadline_usec;
 }
 

@@ -151,7 +151,7 @@ static int start_reviver(struct gemmd_client *client)
 }
 
 /* Once reconnect_msec are over, a call may still wait for one attempt, but no longer than that. */
-static int await_reviver(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec)
+static int await_reviver(struct gemmd_client *client, uint64_t until_usec)
 {
     uint64_t now_usec = listen_now_usec();
     uint64_t end_usec = deadline_usec(client);
@@ -170,7 +170,7 @@ static int await_reviver(struct gemmd_client *client, uint32_t epoch, uint64_t u
                                    client->socket_dir)
                    : none_was_there(client);
     }
-    return atomic_load(&client->epoch) == epoch ? client_fail(&client->why_gone) : 0;
+    return client->gone_usec != 0 ? client_fail(&client->why_gone) : 0;
 }
 
 int revive(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec)
@@ -180,10 +180,11 @@ int revive(struct gemmd_client *client, uint32_t epoch, uint64_t until_usec)
         return session_gone(client);
     }
     pthread_mutex_lock(&client->life_lock);
-    if (!atomic_load(&client->is_reviving) && atomic_load(&client->epoch) == epoch) {
+    bool is_gone = !session_is_alive(client); /* else he asked during the last step of a revival */
+    if (is_gone && !atomic_load(&client->is_reviving) && atomic_load(&client->epoch) == epoch) {
         r = start_reviver(client);
     }
-    r = r != 0 ? r : await_reviver(client, epoch, until_usec);
+    r = r != 0 ? r : await_reviver(client, until_usec);
     pthread_mutex_unlock(&client->life_lock);
     return r;
 }

@@ -29,7 +29,8 @@ int submit_take(const struct gemmd_gemm *gemm, struct gemmd_gemm *ret_gemm)
         .name = "gemmd_gemm",
         .struct_bytes = sizeof(struct gemmd_gemm),
         .ends = {STRUCT_END(struct gemmd_gemm, timeout_usec),
-                 STRUCT_END(struct gemmd_gemm, x_scale_stride)},
+                 STRUCT_END(struct gemmd_gemm, x_scale_stride),
+                 STRUCT_END(struct gemmd_gemm, accumulation)},
     };
     *ret_gemm = (struct gemmd_gemm)GEMMD_GEMM_INIT;
     return taken_read(&taken, gemm, ret_gemm);

@@ -308,18 +308,18 @@ struct gemmd_gemm {
     uint32_t m;        /* rows; 0 succeeds and touches nothing */
     enum gemmd_dtype x_dtype;
     enum gemmd_dtype y_dtype;
-    enum gemmd_accumulation accumulation;
     uint64_t timeout_usec; /* answer TIMEOUT if not launched by then, be the daemon there or
                               not; 0: none */
     /* x of I8 or F8_E4M3 only; see enum gemmd_act. NULL: x brings no scales. */
     gemmd_buffer_t *x_scale;
     uint64_t x_scale_offset_bytes; /* multiple of 4 */
     uint64_t x_scale_stride;       /* scales between rows; 0: as many as a row has */
+    enum gemmd_accumulation accumulation;
 };
 #define GEMMD_GEMM_INIT                                                                            \
     {                                                                                              \
-        sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32,          \
-            GEMMD_ACCUMULATION_PROMOTED, 0, NULL, 0, 0                                             \
+        sizeof(struct gemmd_gemm), NULL, NULL, 0, 0, NULL, 0, 0, 0, GEMMD_F32, GEMMD_F32, 0, NULL, \
+            0, 0, GEMMD_ACCUMULATION_PROMOTED                                                      \
     }
 
 /* How a request was served. */

@@ -350,6 +350,8 @@ static uint32_t launch_urgent(struct sched *sched, uint64_t now_nsec, uint64_t f
     }
     end_idleness(sched, now_nsec);
     if (item->stream != NULL) {
+        list_remove(&item->stream->in_queue); /* the launch begins with it */
+        list_insert_before(item->stream->queue->streams.next, &item->stream->in_queue);
         struct rendezvous choice = {item->stream->queue, .close = SCHED_CLOSE_DEADLINE};
         return launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
     }

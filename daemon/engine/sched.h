@@ -15,7 +15,8 @@
  * launch is charged to all who share it, by rows. A session's weights take turns within it. High
  * priority goes first in each round and has a larger quantum, low priority a smaller one: nobody
  * starves. A request that would miss its deadline goes first while its session owes less than a
- * quantum: short deadlines choose the moment of a session's share, and make it no larger.
+ * quantum: short deadlines choose the moment of a session's share, and make it no larger. Only the
+ * nearest deadline is looked at: while its session owes, the others take their turns.
  *
  * A request of more rows than rows_max (prefill) goes in chunks, smaller ones while anybody
  * decodes: they cannot be stopped once they run. While anybody decodes, chunks may take

@@ -1,5 +1,5 @@
-/* device_table.cuh - what launches need to know of their device, asked for once: load() adds the
- * current device before any launch there, and launches only read. */
+/* device_table.cuh - what launches of Hopper's kernels need to know of their device, asked for
+ * once: load() adds the current device before any launch there, and launches only read. */
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,23 +9,33 @@ namespace {
 
 constexpr int n_devices_max = 64;
 
+/* MPS may leave a process fewer SMs; launches divide their work by some number of them. */
+constexpr int n_sms_min = 4;
+
 struct device_table {
     uint32_t n_sms[n_devices_max];
 };
 
-/* device_table_add() - may be repeated. */
+/* device_table_add() - may be repeated. cudaErrorNoKernelImageForDevice: the device is not of
+ * sm_90a. Other builds of these kernels have an empty body, which would load, and ask for more
+ * shared memory than other GPUs have. */
 inline cudaError_t device_table_add(device_table &table)
 {
-    int device = 0, n_sms = 0;
+    int device = 0;
+    cudaDeviceProp properties;
     cudaError_t r = cudaGetDevice(&device);
     if (r == cudaSuccess) {
-        r = cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, device);
+        r = cudaGetDeviceProperties(&properties, device);
+    }
+    if (r == cudaSuccess && (properties.major != 9 || properties.minor != 0)) {
+        r = cudaErrorNoKernelImageForDevice;
     }
     if (r == cudaSuccess && device >= n_devices_max) {
         r = cudaErrorInvalidDevice;
     }
     if (r == cudaSuccess) {
-        table.n_sms[device] = static_cast<uint32_t>(n_sms);
+        int n_sms = properties.multiProcessorCount;
+        table.n_sms[device] = static_cast<uint32_t>(n_sms > n_sms_min ? n_sms : n_sms_min);
     }
     return r;
 }

@@ -85,10 +85,9 @@ uint32_t rounds_of(uint32_t n_own, uint32_t budget, uint32_t feed_bytes, uint32_
     return n_fit == 0 ? 0 : (n_own + n_fit - 1) / n_fit;
 }
 
-shape_of_launch plan(const device_limits &limits, const strip_instance &one, strip_args &args)
+shape_of_launch plan_with(const device_limits &limits, const strip_instance &one, strip_args &args,
+                          uint32_t n_warps, uint32_t n_ctas_per_sm)
 {
-    uint32_t n_warps = args.n_slices < STRIP_STEP_SLICES ? args.n_slices : STRIP_STEP_SLICES;
-    uint32_t n_ctas_per_sm = STRIP_STEP_SLICES / n_warps;
     uint32_t n_ctas = limits.n_sms * n_ctas_per_sm;
     n_ctas = n_ctas < args.n_strips ? n_ctas : args.n_strips;
     uint32_t reserved = 1024 * n_ctas_per_sm; /* the system's own, a CTA */
@@ -112,6 +111,16 @@ shape_of_launch plan(const device_limits &limits, const strip_instance &one, str
     args.n_own_min = args.n_strips / n_ctas;
     args.n_own_extra = args.n_strips % n_ctas;
     return {n_ctas, 32 * n_warps, feed_bytes + args.n_round_strips * strip_bytes};
+}
+
+shape_of_launch plan(const device_limits &limits, const strip_instance &one, strip_args &args)
+{
+    uint32_t n_warps = args.n_slices < STRIP_STEP_SLICES ? args.n_slices : STRIP_STEP_SLICES;
+    shape_of_launch shape = {0, 0, 0};
+    for (uint32_t n = STRIP_STEP_SLICES / n_warps; shape.n_ctas == 0 && n > 0; n--) {
+        shape = plan_with(limits, one, args, n_warps, n);
+    }
+    return shape;
 }
 
 } // namespace

@@ -16,7 +16,7 @@
  *
  * Feed. Each lane copies its own 16-byte words into its own places of shared memory with cp.async,
  * two stages ahead, and reads back only what it copied: no barrier of any kind in the loop. A stage
- * is 2 KiB of codes a warp; x of the next slice goes the same way (strip_stream.cuh).
+ * is 2 KiB of codes a warp. x does not go this way: strip_stream.cuh says why.
  *
  * Sums (bits of y): a group of 128 k or less is one chain of mma in k order; then
  * s = fma(chain, scale, s) over a warp's groups, step after step, in its own place of shared

@@ -108,6 +108,7 @@ __global__ void __launch_bounds__(n_threads, 1)
         griddepcontrol_wait(); /* scales of x are read here */
         consume<kind, is_one_chain>(args, cut);
     }
+    __syncwarp();
     if (cut.n_ctas > 1) {
         cluster_sync(); /* the other CTA may still write to this one's shared memory */
     }
@@ -125,17 +126,24 @@ const kernel_function functions[W8A8_N_KINDS + 1] = {
 
 device_table devices;
 
+/* e4m3 in one chain. */
+bool is_fast(const w8a8_gemm_args &args)
+{
+    return args.kind == W8A8_FP8 && args.is_fast;
+}
+
 /* What a tile costs beside one of 256 columns, 32: seen on an H200. Large ones read less. */
 constexpr uint32_t large_cost = 32, half_cost = 18, quarter_cost = 13;
 
 /* With so many rounds of large tiles: how long the busiest SM is busy. */
-uint32_t cut_rest(tiling &cut, uint32_t n_all, uint32_t n_rounds, uint32_t n_clusters)
+uint32_t cut_rest(tiling &cut, uint32_t n_all, uint32_t n_rounds, uint32_t n_clusters,
+                  bool has_quarters)
 {
     uint32_t n_large = n_rounds * n_clusters;
     cut.n_large = n_large < n_all ? n_large : n_all;
     uint32_t n_rest = n_all - cut.n_large;
     uint32_t halves = half_cost * div_up(2 * n_rest, n_clusters);
-    uint32_t quarters = quarter_cost * div_up(4 * n_rest, n_clusters);
+    uint32_t quarters = has_quarters ? quarter_cost * div_up(4 * n_rest, n_clusters) : UINT32_MAX;
     cut.rest_n = quarters < halves ? quarter_n : half_n;
     cut.n_parts = cut.n_large + n_rest * (n_columns_max / cut.rest_n);
     return large_cost * n_rounds + (quarters < halves ? quarters : halves);
@@ -152,7 +160,7 @@ tiling choose_tiling(const w8a8_gemm_args &args, uint32_t n_sms)
     uint32_t n_clusters = n_sms / cut.n_ctas, best_cost = UINT32_MAX;
     uint32_t n_all = cut.n_m_parts * div_up(args.n, n_columns_max);
     for (uint32_t n_rounds = 0; n_rounds <= div_up(n_all, n_clusters); n_rounds++) {
-        uint32_t cost = cut_rest(cut, n_all, n_rounds, n_clusters);
+        uint32_t cost = cut_rest(cut, n_all, n_rounds, n_clusters, !is_fast(args));
         if (cost <= best_cost) {
             best_cost = cost;
             best = cut;
@@ -201,8 +209,7 @@ int w8a8_prefill_enqueue(struct w8a8_gemm_args *args, bool may_overlap, void *st
     config.attrs = attributes;
     config.numAttrs = 2;
     void *parameters[] = {args, &cut};
-    bool is_fast = args->kind == W8A8_FP8 && args->is_fast;
     kernel_function function =
-        functions[is_fast ? static_cast<uint32_t>(W8A8_N_KINDS) : args->kind];
+        functions[is_fast(*args) ? static_cast<uint32_t>(W8A8_N_KINDS) : args->kind];
     return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(function), parameters);
 }

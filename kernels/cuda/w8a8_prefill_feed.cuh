@@ -219,6 +219,7 @@ __device__ __forceinline__ void bring_w_scales(const w8a8_gemm_args &args, const
                 st_shared(to + 4, __float_as_uint(scales.second));
                 mbarrier_arrive(shared_base() + shared_map::full + 8 * place.i);
             }
+            __syncwarp(); /* a lane left behind would wait for a parity of two phases on */
             ring_on(cut, place);
         }
     });

@@ -202,7 +202,7 @@ __device__ __forceinline__ void multiply(const w8a8_gemm_args &args, const tile 
 {
     if (tile.n_columns == n_columns_max) {
         multiply_columns<kind, is_one_chain, n_columns_max>(args, at, total);
-    } else if (tile.n_columns == half_n) {
+    } else if (tile.n_columns == half_n || (is_one_chain && kind == W8A8_FP8)) {
         multiply_columns<kind, is_one_chain, half_n>(args, at, total);
     } else {
         multiply_columns<kind, is_one_chain, quarter_n>(args, at, total);

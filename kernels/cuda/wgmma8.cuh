@@ -1,6 +1,6 @@
-/* wgmma8.cuh - warpgroup mma of 8-bit operands, both in shared memory: d (64 x n) = a (64 x 32) b
- * (32 x n), or += with is_sum. e4m3 is summed in f32, int8 in int32. One function for each type and
- * n. */
+/* wgmma8.cuh - warpgroup mma of 8-bit operands, b in shared memory, a there or in registers: d (64
+ * x n) = a (64 x 32) b (32 x n), or += with is_sum. e4m3 is summed in f32, int8 in int32. One
+ * function for each type and n. */
 #pragma once
 
 #include "kernels/cuda/wgmma.cuh"

@@ -5,10 +5,13 @@
 #include "tests/unit/client/fixture.h"
 
 #define NEWER_BYTES 32u
+#define GEMM_BYTES  sizeof(struct gemmd_gemm)
 
 /* The sizes that the structs have had. */
 static const size_t options_sizes[] = {40, 48, sizeof(struct gemmd_options)};
-static const size_t gemm_sizes[] = {88, sizeof(struct gemmd_gemm)};
+static const size_t gemm_sizes[] = {88, 112, GEMM_BYTES};
+
+#define N_GEMM_SIZES (sizeof(gemm_sizes) / sizeof(gemm_sizes[0]))
 
 /* Behind what the size covers lies what must not be read as fields. */
 static void *make(const void *from, size_t from_bytes, size_t struct_bytes)
@@ -127,7 +130,7 @@ static void test_requests_of_other_programs(void **state)
 {
     (void)state;
     struct fixture fixture;
-    const size_t sizes[] = {gemm_sizes[0], gemm_sizes[1], gemm_sizes[1] + NEWER_BYTES};
+    const size_t sizes[] = {gemm_sizes[0], gemm_sizes[1], GEMM_BYTES, GEMM_BYTES + NEWER_BYTES};
     fixture_open(&fixture, GEMMD_PATH_RING);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         gemmd_ticket_t tickets[3];
@@ -150,14 +153,14 @@ static void test_refused_requests(void **state)
     struct fixture fixture;
     gemmd_ticket_t tickets[3];
     fixture_open(&fixture, GEMMD_PATH_RING);
-    char *gemms = make_gemms(&fixture, gemm_sizes[1] + NEWER_BYTES, 3);
-    gemms[2 * (gemm_sizes[1] + NEWER_BYTES) + gemm_sizes[1]] = 1; /* of the last one */
+    char *gemms = make_gemms(&fixture, GEMM_BYTES + NEWER_BYTES, 3);
+    gemms[2 * (GEMM_BYTES + NEWER_BYTES) + GEMM_BYTES] = 1; /* of the last one */
     assert_int_equal(submit_bytes(&fixture, gemms, 3, tickets), GEMMD_INVALID_ARGUMENT);
-    assert_says("byte 112 is not 0");
+    assert_says("byte 120 is not 0");
     free(gemms);
-    for (size_t i = 0; i < 2; i++) { /* one among others that is of another size */
+    for (size_t i = 0; i < N_GEMM_SIZES; i++) { /* one among others that is of another size */
         gemms = make_gemms(&fixture, gemm_sizes[i], 3);
-        memcpy(gemms + gemm_sizes[i], &gemm_sizes[1 - i], sizeof(size_t));
+        memcpy(gemms + gemm_sizes[i], &gemm_sizes[(i + 1) % N_GEMM_SIZES], sizeof(size_t));
         assert_int_equal(submit_bytes(&fixture, gemms, 3, tickets), GEMMD_INVALID_ARGUMENT);
         assert_says("request 1 of one call");
         free(gemms);
