@@ -83,12 +83,18 @@ void doctor_machine(struct findings *findings)
 
 /* ---- the daemon ---- */
 
-/* Why nobody answers: the folder, or what is in it. */
-static void explain_silence(struct findings *findings, const char *text)
+/* Why there is no answer: nobody gives one, or a daemon refuses. */
+static void explain_failure(struct findings *findings, int status, const char *text)
 {
-    finding_mend(findings_add(findings, FINDING_WARNING, "daemon", "%s", text),
-                 "start gemmd, with the same --socket-dir; as another user, set socket_mode = 0660 "
-                 "and be in its group");
+    const char *mend = "see what the daemon logs";
+    if (status == GEMMD_QUOTA) {
+        mend = "end clients, or raise that limit in gemmd.conf and send SIGHUP; gemmctl ready and "
+               "gemmctl top work meanwhile";
+    } else if (status == GEMMD_DISCONNECTED || status == GEMMD_PERMISSION) {
+        mend = "start gemmd, with the same --socket-dir; as another user, set socket_mode = 0660 "
+               "and be in its group";
+    }
+    finding_mend(findings_add(findings, FINDING_WARNING, "daemon", "%s", text), "%s", mend);
 }
 
 /* What the daemon says of its devices and its descriptors. */
@@ -129,14 +135,16 @@ void doctor_daemon(struct findings *findings, struct tool *tool)
     if (client_socket_dir(tool->socket_dir, dir, sizeof(dir)) == 0) {
         doctor_access(findings, dir);
     }
-    if (gemmd_open(&options, &tool->client) != GEMMD_OK) {
-        explain_silence(findings, gemmd_last_error());
+    int r = gemmd_open(&options, &tool->client);
+    if (r != GEMMD_OK) {
+        explain_failure(findings, r, gemmd_last_error());
         return;
     }
     struct msg_request request = {.verb = MSG_VERB_STATUS};
     struct msg_reply reply = MSG_REPLY_NULL;
-    if (control_call(tool->client, &request, &reply) != 0 || reply.body != MSG_BODY_STATUS) {
-        explain_silence(findings, gemmd_last_error());
+    r = control_call(tool->client, &request, &reply);
+    if (r != 0 || reply.body != MSG_BODY_STATUS) {
+        explain_failure(findings, r, gemmd_last_error());
     } else {
         judge_status(findings, tool, reply.json);
     }

@@ -27,7 +27,10 @@ static const struct tool_command commands[] = {
      command_explain},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
-    {"ready", "", "do all devices compute? Exit code 0 yes, 4 no, with the reason", command_ready},
+    {"ready", "[--alive]",
+     "do all devices compute (--alive: does the daemon answer)? Exit code 0 yes, 4 no, with the "
+     "reason",
+     command_ready},
     {"top", "[--interval SECONDS] [--once]",
      "a live view of devices, kernels and models; also of a daemon that hangs", command_top},
     {"bench",

@@ -103,14 +103,15 @@ static void drop_if_unused(struct quota_account *account)
     }
 }
 
-/* The first kind that does not fit under its limit; QUOTA_KINDS when all fit. */
+/* The first kind that does not fit under its limit and what is granted beyond it; QUOTA_KINDS when
+ * all fit. */
 static int find_excess(const uint64_t held[QUOTA_KINDS], const uint64_t amounts[QUOTA_KINDS],
-                       const uint64_t limits[QUOTA_KINDS])
+                       const uint64_t limits[QUOTA_KINDS], const uint64_t beyond[QUOTA_KINDS])
 {
     for (int kind = 0; kind < QUOTA_KINDS; kind++) {
         uint64_t sum;
-        if (amounts[kind] != 0 &&
-            (!num_add(held[kind], amounts[kind], &sum) || sum > limits[kind])) {
+        if (amounts[kind] != 0 && (!num_add(held[kind], amounts[kind], &sum) ||
+                                   (sum > limits[kind] && sum - limits[kind] > beyond[kind]))) {
             return kind;
         }
     }
@@ -118,10 +119,10 @@ static int find_excess(const uint64_t held[QUOTA_KINDS], const uint64_t amounts[
 }
 
 static int check_amounts(const struct quota_account *account, const uint64_t amounts[QUOTA_KINDS],
-                         struct reason *why)
+                         const uint64_t beyond[QUOTA_KINDS], struct reason *why)
 {
     struct quota *quota = account->quota;
-    int kind = find_excess(account->held, amounts, quota->limits.per_user);
+    int kind = find_excess(account->held, amounts, quota->limits.per_user, beyond);
     if (kind != QUOTA_KINDS) {
         quota->refused_user[kind]++;
         return reason_set(why, STATUS_QUOTA,
@@ -131,7 +132,7 @@ static int check_amounts(const struct quota_account *account, const uint64_t amo
                           (unsigned long long)quota->limits.per_user[kind],
                           quota_kind_name((enum quota_kind)kind));
     }
-    kind = find_excess(quota->held, amounts, quota->limits.total);
+    kind = find_excess(quota->held, amounts, quota->limits.total, beyond);
     if (kind != QUOTA_KINDS) {
         quota->refused_all[kind]++;
         return reason_set(
@@ -144,13 +145,14 @@ static int check_amounts(const struct quota_account *account, const uint64_t amo
 }
 
 static int take_locked(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],
-                       struct quota_charge *ret_charge, struct reason *why)
+                       const uint64_t beyond[QUOTA_KINDS], struct quota_charge *ret_charge,
+                       struct reason *why)
 {
     struct quota_account *account = account_of(quota, uid);
     if (account == NULL) {
         return err_raise(-ENOMEM);
     }
-    int r = check_amounts(account, amounts, why);
+    int r = check_amounts(account, amounts, beyond, why);
     if (r != 0) {
         drop_if_unused(account);
         return r;
@@ -165,13 +167,21 @@ static int take_locked(struct quota *quota, uid_t uid, const uint64_t amounts[QU
     return 0;
 }
 
+int quota_take_beyond(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],
+                      const uint64_t beyond[QUOTA_KINDS], struct quota_charge *ret_charge,
+                      struct reason *why)
+{
+    (void)pthread_mutex_lock(&quota->mutex);
+    int r = take_locked(quota, uid, amounts, beyond, ret_charge, why);
+    (void)pthread_mutex_unlock(&quota->mutex);
+    return r;
+}
+
 int quota_take(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],
                struct quota_charge *ret_charge, struct reason *why)
 {
-    (void)pthread_mutex_lock(&quota->mutex);
-    int r = take_locked(quota, uid, amounts, ret_charge, why);
-    (void)pthread_mutex_unlock(&quota->mutex);
-    return r;
+    static const uint64_t nothing[QUOTA_KINDS] = {0};
+    return quota_take_beyond(quota, uid, amounts, nothing, ret_charge, why);
 }
 
 void quota_give(struct quota_charge *charge)

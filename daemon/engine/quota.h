@@ -39,6 +39,11 @@ void quota_set_limits(struct quota *quota, const struct quota_limits *limits);
  * and the option that sets it: user_KIND_max or total_KIND_max. */
 int quota_take(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],
                struct quota_charge *ret_charge, struct reason *why) GD_MUST_CHECK;
+/* quota_take_beyond() - the same for a user who may bring what is held to that much over either
+ * limit. */
+int quota_take_beyond(struct quota *quota, uid_t uid, const uint64_t amounts[QUOTA_KINDS],
+                      const uint64_t beyond[QUOTA_KINDS], struct quota_charge *ret_charge,
+                      struct reason *why) GD_MUST_CHECK;
 void quota_give(struct quota_charge *charge); /* leaves QUOTA_CHARGE_NULL; safe on it */
 
 /* quota_kind_name() - as options and figures spell it: "sessions", "buffers", "buffer_bytes",

@@ -21,6 +21,7 @@
 #define CONFIG_DEVICES_MAX    16u
 #define CONFIG_MODELS_MAX     64u
 #define CONFIG_ADMINS_MAX     32u
+#define CONFIG_ADMIN_SESSIONS 4u /* beyond user_sessions_max and total_sessions_max */
 #define CONFIG_KERNELS_MAX    32u
 #define CONFIG_FILE_BYTES_MAX (1024u * 1024u)
 #define CONFIG_OPTIONS_MAX    64u

@@ -167,6 +167,17 @@ static int watch(struct reception *reception, struct session *session)
     return r < 0 ? err_raise(r) : 0;
 }
 
+/* What a connection costs its user. Clients who hold all sessions keep no administrator from
+ * looking, unloading and draining. */
+static int charge_session(struct core *core, uid_t uid, struct quota_charge *ret_charge,
+                          struct reason *why)
+{
+    const uint64_t amounts[QUOTA_KINDS] = {[QUOTA_SESSIONS] = 1, [QUOTA_FDS] = SESSION_FDS};
+    const uint64_t beyond[QUOTA_KINDS] = {
+        [QUOTA_SESSIONS] = config_is_admin(core->config, uid) ? CONFIG_ADMIN_SESSIONS : 0};
+    return quota_take_beyond(core->quota, uid, amounts, beyond, ret_charge, why);
+}
+
 /* Takes fd over on success. */
 static int admit(struct reception *reception, int fd)
 {
@@ -177,8 +188,7 @@ static int admit(struct reception *reception, int fd)
     }
     struct reason why = REASON_NULL;
     struct quota_charge charge = QUOTA_CHARGE_NULL;
-    const uint64_t amounts[QUOTA_KINDS] = {[QUOTA_SESSIONS] = 1, [QUOTA_FDS] = SESSION_FDS};
-    int refused = quota_take(reception->core->quota, peer.uid, amounts, &charge, &why);
+    int refused = charge_session(reception->core, peer.uid, &charge, &why);
     if (refused < 0) {
         return refused;
     }

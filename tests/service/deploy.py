@@ -27,9 +27,12 @@ def check_commands():
     text = (FOLDER / "Containerfile").read_text() + (FOLDER / "daemonset.yaml").read_text()
     known = subprocess.run([GEMMCTL, "--help"], check=True, capture_output=True, text=True).stdout
     commands = set(re.findall(r'"?gemmctl"?, "?(\w+)', text))
-    assert commands == {"ready", "status"}, commands
+    assert commands == {"ready"}, commands
     for command in commands:
         assert re.search(rf"^  {command} ", known, re.M), f"gemmctl has no command {command}"
+    options = set(re.findall(r"gemmctl, ready, (--[\w-]+)", text))
+    usage = subprocess.run([GEMMCTL, "ready", "--help"], check=True, capture_output=True, text=True).stdout
+    assert options == {"--alive"} and "[--alive]" in usage, (options, usage)
     help_text = subprocess.run([GEMMD, "--help"], check=True, capture_output=True, text=True).stdout
     for option in re.findall(r'"(--[\w-]+)"', re.search(r"ENTRYPOINT (.*)", text).group(1)):
         assert option in help_text, f"gemmd has no option {option}"

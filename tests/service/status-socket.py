@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
@@ -16,6 +17,8 @@ import running
 USER_MAX = 8  # HTTP_USER_MAX
 IDLE_SECONDS, LIFE_SECONDS = 5, 15
 READY_AGE_MSEC = 1000
+SESSIONS_MAX, ADMIN_SESSIONS = 2, 4  # CONFIG_ADMIN_SESSIONS
+ANSWER_MSEC = 5000
 
 
 def gemmctl(folder, *arguments):
@@ -28,6 +31,14 @@ def raw(folder):
     connection.settimeout(60)
     connection.connect(str(folder / "status"))
     return connection
+
+
+def sessions(folder, n):
+    """Connections that say nothing, not even HELLO: charged as soon as they are accepted."""
+    connections = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(n)]
+    for connection in connections:
+        connection.connect(str(folder / "session"))
+    return connections
 
 
 def keys_of(value):
@@ -107,7 +118,57 @@ def check_ready_by_age(folder):
     ready = gemmctl(folder, "ready")
     assert (ready.returncode, ready.stderr) == (4, "not ready: draining\n")
     assert json.loads(gemmctl(folder, "ready", "--json").stdout) == {"ready": False, "text": "not ready: draining"}
+    assert gemmctl(folder, "ready", "--alive").returncode == 0, "draining is alive"
     assert gemmctl(folder / "nowhere", "ready").returncode == 3
+    assert gemmctl(folder / "nowhere", "ready", "--alive").returncode == 3
+    assert gemmctl(folder, "ready", "--well").returncode == 2
+
+
+def check_full(folder, limit):
+    """Clients that hold all sessions leave some to administrators, of whom this user is one, and liveness to everybody."""
+    held = sessions(folder, SESSIONS_MAX + ADMIN_SESSIONS - 1)
+    assert gemmctl(folder, "status").returncode == 0, "an administrator is kept out"
+    held += sessions(folder, 1)
+    refused = gemmctl(folder, "status")
+    assert refused.returncode == 4 and "QUOTA" in refused.stderr, refused
+    alive = gemmctl(folder, "ready", "--alive")
+    assert (alive.returncode, alive.stdout) == (0, "ok\n"), alive
+    assert json.loads(gemmctl(folder, "ready", "--alive", "--json").stdout) == {"alive": True, "text": "ok"}
+    finding = json.loads(gemmctl(folder, "doctor", "--json").stdout)["findings"][-1]
+    assert limit in finding["text"] and "raise that limit" in finding["mend"], finding
+    if os.geteuid() == 0:
+        check_full_for_others(folder, SESSIONS_MAX if limit == "user_sessions_max" else 0)
+    for connection in held:
+        connection.close()
+
+
+def check_full_for_others(folder, n_allowed):
+    """Who is no administrator gets as many as there are, and not one more; the daemon judges by who connects."""
+    os.chmod(folder, 0o711)
+    os.chmod(folder / "session", 0o666)
+    os.seteuid(65534)
+    try:
+        others = sessions(folder, n_allowed + 1)
+    finally:
+        os.seteuid(0)
+    states, deadline = [], time.monotonic() + 10
+    while len(states) < len(others) and time.monotonic() < deadline:
+        document = json.loads(exposition.get(folder, "/status")[1])
+        states = [session["state"] for session in document["sessions"] if session["uid"] == 65534]
+    assert states == ["new"] * n_allowed + ["refused"], states
+    for connection in others:
+        connection.close()
+
+
+def check_hung(folder):
+    pid = json.loads(gemmctl(folder, "status", "--json").stdout)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        hung = gemmctl(folder, "ready", "--alive")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert hung.returncode == 5, hung
+    assert hung.stderr == f"gemmctl: {folder}/status did not answer within {ANSWER_MSEC} ms\n", hung
 
 
 def check_ready_by_probe(folder):
@@ -214,7 +275,11 @@ def main():
         check_garbage(folder)
         check_slow_reader(folder)
         check_holders(folder)
+    for limit in ("user_sessions_max", "total_sessions_max"):
+        with running.daemon(config=f"{limit} = {SESSIONS_MAX}\n") as folder:
+            check_full(folder, limit)
     with running.daemon(config="ready_age_msec = 3600000\n") as folder:
+        check_hung(folder)
         check_ready_by_age(folder)
     fault = {"GEMMD_FAULT": "error:3"}
     with running.daemon(config=f"ready_age_msec = {READY_AGE_MSEC}\n", environment=fault) as folder:

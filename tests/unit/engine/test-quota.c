@@ -84,12 +84,45 @@ static void limits_in_total(void **state)
     assert_null(quota_free(NULL));
 }
 
+static void some_may_go_beyond(void **state)
+{
+    (void)state;
+    struct quota *quota;
+    assert_int_equal(quota_new(&limits, &quota), 0);
+    const uint64_t one[QUOTA_KINDS] = {1};
+    const uint64_t beyond[QUOTA_KINDS] = {2};
+    struct quota_charge many = QUOTA_CHARGE_NULL;
+    struct quota_charge more[2] = {QUOTA_CHARGE_NULL, QUOTA_CHARGE_NULL};
+    struct quota_charge over = QUOTA_CHARGE_NULL;
+    struct reason why = REASON_NULL;
+    assert_int_equal(quota_take(quota, 1, (uint64_t[]){4, 0, 0, 0}, &many, &why), 0);
+    assert_int_equal(quota_take(quota, 1, one, &over, &why), STATUS_QUOTA);
+    for (int i = 0; i < 2; i++) { /* beyond the user's limit */
+        assert_int_equal(quota_take_beyond(quota, 1, one, beyond, &more[i], &why), 0);
+    }
+    assert_int_equal(quota_take_beyond(quota, 1, one, beyond, &over, &why), STATUS_QUOTA);
+    assert_non_null(strstr(why.text, "uid 1 holds 6 of 4 (user_sessions_max)"));
+    quota_give(&more[0]);
+    quota_give(&more[1]);
+    assert_int_equal(quota_take(quota, 2, (uint64_t[]){2, 0, 0, 0}, &more[0], &why), 0);
+    assert_int_equal(quota_take(quota, 3, one, &over, &why), STATUS_QUOTA);
+    assert_int_equal(quota_take_beyond(quota, 3, (uint64_t[]){2, 0, 0, 0}, beyond, &more[1], &why),
+                     0); /* beyond the total */
+    assert_int_equal(quota_take_beyond(quota, 4, one, beyond, &over, &why), STATUS_QUOTA);
+    assert_non_null(strstr(why.text, "hold 8 of 6 (total_sessions_max)"));
+    quota_give(&many);
+    quota_give(&more[0]);
+    quota_give(&more[1]);
+    assert_null(quota_free(quota));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_per_user),
         cmocka_unit_test(limits_may_change),
         cmocka_unit_test(limits_in_total),
+        cmocka_unit_test(some_may_go_beyond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
