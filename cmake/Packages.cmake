@@ -1,4 +1,4 @@
-# Debian packages: cmake --preset package && cmake --build --preset package && (cd build/package && cpack)
+# Debian packages: deploy/install-deps package && cmake --preset package && cmake --build --preset package && (cd build/package && cpack)
 #
 # gemmd (the daemon), libgemmd0.1 (the client library), libgemmd-dev, gemmctl. What is installed without a component is
 # the daemon's. PackageLayout.cmake puts right what depends on the prefix that the build was configured for, so that

@@ -41,7 +41,7 @@ ANYWHERE = [
 IN_CMAKE = [(r"\bGLOB(?:_RECURSE)?\b", "CMake lists are explicit: a glob hides what is built")]
 WRONG_WORDS = {"fast", "new", "optimized", "optimised", "util", "utils", "manager", "misc"}
 TEXT = (".c", ".h", ".py", ".md", ".txt", ".cmake", ".proto", ".in", ".conf", ".map", ".1", ".5", ".8")
-SCRIPTS = ("tests/run", "tests/gpu/run", ".ci/run", "deploy/quickstart", "deploy/install-deps")
+SCRIPTS = ("tests/run", "tests/gpu/run", ".ci/run", "deploy/quickstart", "deploy/install-deps", "deploy/monitoring/textfile")
 NAMES_THEM = ("tests/lint/", "CONTRIBUTING.md")  # these say what is refused
 
 

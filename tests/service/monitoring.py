@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The dashboard and the alert rules name no metric, label or label value that a daemon under load does not have; their
-expressions are PromQL and the rules do what their tests say, where promtool is installed."""
+expressions are PromQL and the rules do what their tests say, where promtool is installed. What the script textfile
+writes has a label of its own and nothing of the process; without a daemon there is no file."""
 import json
+import pathlib
 import re
 import shutil
 import subprocess
@@ -76,6 +78,21 @@ def samples_of(folder):
     return samples
 
 
+def write_textfile(folder, file):
+    """The script's exit status."""
+    command = [FOLDER / "textfile", folder / "status", file, "gemmd@0"]
+    return subprocess.run(command, stderr=subprocess.DEVNULL).returncode
+
+
+def check_textfile(folder, file, samples):
+    assert write_textfile(folder, file) == 0
+    text = file.read_text()
+    assert "process_" not in text
+    names = re.findall(r"^(\w+)\{unit=\"gemmd@0\"[,}]", text, re.M)
+    assert len(names) == len([line for line in text.splitlines() if line and line[0] != "#"]), text
+    assert set(names) == {name for name in samples if not name.startswith("process_")}, set(samples) ^ set(names)
+
+
 def check_with_promtool(expressions):
     if not shutil.which("promtool"):
         print("promtool is not installed: PromQL was not parsed, and the rules were not run")
@@ -91,10 +108,15 @@ def check_with_promtool(expressions):
 
 def main():
     expressions = dashboard_expressions()
-    with running.daemon() as folder:
-        gemmctl = [running.BUILD / "client" / "tool" / "gemmctl", "--socket-dir", folder]
-        subprocess.run(gemmctl + ["ready"], check=True, stdout=subprocess.DEVNULL)  # something has been served
-        samples = samples_of(folder)
+    with tempfile.TemporaryDirectory() as name:
+        file = pathlib.Path(name) / "gemmd.prom"
+        with running.daemon() as folder:
+            gemmctl = [running.BUILD / "client" / "tool" / "gemmctl", "--socket-dir", folder]
+            subprocess.run(gemmctl + ["ready"], check=True, stdout=subprocess.DEVNULL)  # something has been served
+            samples = samples_of(folder)
+            if shutil.which("curl"):
+                check_textfile(folder, file, samples)
+        assert write_textfile(folder, file) == 1 and not any(file.parent.iterdir()), "figures of a daemon that is gone"
     for expr in expressions + rule_expressions():
         check_names(expr, samples)
         check_groupings(expr, samples)

@@ -52,7 +52,8 @@ mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/usr/bin"
 touch "$root/var/lib/dpkg/status"
 into_root -i "$packages"/*.deb || fail "$(tail -n 20 "$scratch/dpkg.log")"
 for file in etc/gemmd/gemmd.conf usr/share/man/man8/gemmd.8 usr/share/man/man5/gemmd.conf.5 usr/share/man/man1/gemmctl.1 \
-    usr/share/man/man3/libgemmd.3 usr/share/doc/gemmd/copyright "usr/share/doc/$library/copyright"; do
+    usr/share/man/man3/libgemmd.3 usr/share/doc/gemmd/copyright "usr/share/doc/$library/copyright" \
+    usr/share/gemmd/monitoring/gemmd.rules.yml usr/share/gemmd/monitoring/textfile usr/share/doc/gemmd/systemd/README.md; do
     has_file "$file"
 done
 grep -q '^ExecStart=/usr/bin/gemmd --config /etc/gemmd/gemmd.conf' "$root/usr/lib/systemd/system/gemmd.service" ||
