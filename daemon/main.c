@@ -1,10 +1,8 @@
 /* main.c - argv, wiring and exit code. */
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/keeper/keeper.h"
 #include "daemon/server/cmdline.h"
@@ -49,9 +47,10 @@ static int refuse(const struct cmdline *cmdline, int r, const struct reason *why
 static void warn_of_models(const struct config *config)
 {
     for (uint32_t i = 0; i < config->models.n; i++) {
-        const char *path = strchr(config->models.items[i], '=') + 1;
-        if (access(path, R_OK) < 0) {
-            (void)fprintf(stderr, "gemmd: warning: models: '%s': %s\n", path, strerror(errno));
+        struct reason why = REASON_NULL;
+        int r = config_check_checkpoint(config, i, &why);
+        if (r != 0) {
+            (void)fprintf(stderr, "gemmd: warning: %s\n", r > 0 ? why.text : strerror(-r));
         }
     }
 }

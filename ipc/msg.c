@@ -122,3 +122,12 @@ int msg_name_check(const char *name, const char *what, struct reason *why)
     }
     return 0;
 }
+
+int msg_model_name_check(const char *name, const char *what, struct reason *why)
+{
+    int r = msg_name_check(name, what, why);
+    if (r == 0 && strchr(name, '/') != NULL) {
+        r = reason_set(why, STATUS_INVALID_ARGUMENT, "%s '%s' contains a '/'", what, name);
+    }
+    return r;
+}

@@ -263,3 +263,7 @@ void msg_reply_finish(struct msg_reply *reply);
 /* msg_name_check() - a model name or MODEL/module.path: 1..255 bytes of valid UTF-8 without control
  * characters. 0 or STATUS_INVALID_ARGUMENT. */
 int msg_name_check(const char *name, const char *what, struct reason *why);
+
+/* msg_model_name_check() - the same for what a model is to be called: no '/', which ends the
+ * model's name in that of a weight. */
+int msg_model_name_check(const char *name, const char *what, struct reason *why);

@@ -213,7 +213,8 @@ void device_host_measure(struct device *device);
 
 /* device_cuda.c, or device_cuda_none.c in a build without CUDA. device_cuda_name() - of the i-th
  * usable GPU; false when there are fewer, or no driver. device_cuda_open() - by "cuda:N" or UUID.
- */
+ * device_cuda_is_built() - is it the first of the two? */
+bool device_cuda_is_built(void);
 bool device_cuda_name(uint32_t i, char *name, uint32_t size_bytes);
 /* device_cuda_hidden() - 0, or STATUS_PERMISSION naming the node for want of which this process
  * sees no GPU although the driver is loaded. */

@@ -61,6 +61,11 @@ static int device_total(void)
     return n;
 }
 
+bool device_cuda_is_built(void)
+{
+    return true;
+}
+
 bool device_cuda_name(uint32_t i, char *name, uint32_t size_bytes)
 {
     int n_total = device_total();

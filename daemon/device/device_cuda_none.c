@@ -1,6 +1,11 @@
 /* device_cuda_none.c - a build without CUDA has no GPUs. */
 #include "daemon/device/device.h"
 
+bool device_cuda_is_built(void)
+{
+    return false;
+}
+
 bool device_cuda_name(uint32_t i, char *name, uint32_t size_bytes)
 {
     (void)i;

@@ -9,6 +9,7 @@
 
 #include "daemon/server/config_number.h"
 #include "daemon/server/model_options.h"
+#include "daemon/weights/checkpoint.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 #include "ipc/msg.h"
@@ -219,10 +220,10 @@ int config_split_model(const char *item, char *ret_name, size_t name_bytes, cons
     memcpy(ret_name, item, n_bytes);
     ret_name[n_bytes] = '\0';
     *ret_path = equals + 1;
-    return msg_name_check(ret_name, "the model's name", why);
+    return msg_model_name_check(ret_name, "the model's name", why);
 }
 
-static bool has_model(const struct config *config, const char *name)
+bool config_has_model(const struct config *config, const char *name)
 {
     size_t n_bytes = strlen(name);
     for (uint32_t i = 0; i < config->models.n; i++) {
@@ -234,6 +235,16 @@ static bool has_model(const struct config *config, const char *name)
     return false;
 }
 
+/* "FILE:LINE: NAME: " in front of a sentence about item i of the list of that name. */
+static void prefix_item(const struct config *config, const char *name,
+                        const struct config_list *list, uint32_t i, struct reason *why)
+{
+    reason_prefix(why, "%s", name);
+    if (list->lines[i] != 0) {
+        reason_prefix(why, "%.128s:%u", config->file_name, list->lines[i]);
+    }
+}
+
 static int check_model_options(const struct config *config, struct reason *why)
 {
     const struct config_list *list = &config->model_options;
@@ -242,14 +253,11 @@ static int check_model_options(const struct config *config, struct reason *why)
         struct msg_shaping shaping;
         int r = model_options_parse(list->items[i], name, &shaping, why);
         r = r != 0 ? r : model_options_find(list->items, list->n, name, &shaping, why);
-        if (r == 0 && !has_model(config, name)) {
+        if (r == 0 && !config_has_model(config, name)) {
             r = reason_set(why, STATUS_INVALID_ARGUMENT, "models has no '%.100s'", name);
         }
         if (r > 0) {
-            reason_prefix(why, "model_options");
-        }
-        if (r > 0 && list->lines[i] != 0) {
-            reason_prefix(why, "%.128s:%u", config->file_name, list->lines[i]);
+            prefix_item(config, "model_options", list, i, why);
         }
         if (r != 0) {
             return r;
@@ -258,9 +266,44 @@ static int check_model_options(const struct config *config, struct reason *why)
     return 0;
 }
 
+/* Two items are one if they agree in what is before the end character, or in all if neither has it.
+ */
+static int check_repeats(const struct config *config, const char *name,
+                         const struct config_list *list, const char *end, struct reason *why)
+{
+    for (uint32_t i = 1; i < list->n; i++) {
+        size_t n_bytes = strcspn(list->items[i], end);
+        for (uint32_t j = 0; j < i; j++) {
+            if (strcspn(list->items[j], end) == n_bytes &&
+                memcmp(list->items[j], list->items[i], n_bytes) == 0) {
+                (void)reason_set(why, STATUS_INVALID_ARGUMENT, "'%.*s' is there twice",
+                                 (int)n_bytes, list->items[i]);
+                prefix_item(config, name, list, i, why);
+                return STATUS_INVALID_ARGUMENT;
+            }
+        }
+    }
+    return 0;
+}
+
 int config_check(const struct config *config, struct reason *why)
 {
-    return check_model_options(config, why);
+    int r = check_repeats(config, "devices", &config->devices, "", why);
+    r = r != 0 ? r : check_repeats(config, "models", &config->models, "=", why);
+    return r != 0 ? r : check_model_options(config, why);
+}
+
+int config_check_checkpoint(const struct config *config, uint32_t i_model, struct reason *why)
+{
+    const char *item = config->models.items[i_model];
+    struct checkpoint checkpoint = CHECKPOINT_NULL;
+    int r = checkpoint_open(strchr(item, '=') + 1, NULL, &checkpoint, why);
+    checkpoint_finish(&checkpoint);
+    if (r > 0) {
+        reason_prefix(why, "'%.100s'", item);
+        prefix_item(config, "models", &config->models, i_model, why);
+    }
+    return r;
 }
 
 void config_default_socket_dir(char *text, size_t size_bytes)

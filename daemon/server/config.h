@@ -126,6 +126,14 @@ int config_load(struct config *config, const char *path, struct reason *why) GD_
  * "FILE:LINE: " where the item at fault stands in the file. */
 int config_check(const struct config *config, struct reason *why) GD_MUST_CHECK;
 
+/* config_check_checkpoint() - is there a checkpoint for item i_model of models, as far as settings
+ * and headers show? Return as checkpoint_open(); the sentence starts as that of config_check(). */
+int config_check_checkpoint(const struct config *config, uint32_t i_model,
+                            struct reason *why) GD_MUST_CHECK;
+
+/* config_has_model() - does models name it? */
+bool config_has_model(const struct config *config, const char *name);
+
 /* config_default_socket_dir() - $GEMMD_SOCKET_DIR, else $XDG_RUNTIME_DIR/gemmd, else /run/gemmd:
  * the rule of the client library. */
 void config_default_socket_dir(char *text, size_t size_bytes);

@@ -90,10 +90,16 @@ static int rule_tuning(const char *value, struct reason *why)
 
 static int rule_device(const char *value, struct reason *why)
 {
-    return device_is_spec(value)
-               ? 0
-               : reason_set(why, STATUS_INVALID_ARGUMENT,
-                            "'%.64s' is none of auto, host, cuda:N, GPU-UUID", value);
+    if (!device_is_spec(value)) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "'%.64s' is none of auto, host, cuda:N, GPU-UUID", value);
+    }
+    bool is_gpu = strcmp(value, "auto") != 0 && strcmp(value, "host") != 0;
+    if (is_gpu && !device_cuda_is_built()) {
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "this build has no CUDA back end, which '%.64s' needs", value);
+    }
+    return 0;
 }
 
 /* ---- the table ---------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ static const struct config_option options[] = {
     ROW(COUNT, status_port, "0", 0, 65535, "",
         "TCP port on 127.0.0.1 that serves what the status socket serves, for browsers and for "
         "monitoring that cannot use a socket file; every user of this machine can read it. 0: "
-        "none."),
+        "none. The shipped systemd unit forbids it: see the drop-in in deploy/systemd/README.md."),
     RELOADABLE_ROW(COUNT, ready_age_msec, "5000", 100, 3600000, "milliseconds",
                    "/readyz of the status socket makes each device compute a row before it says "
                    "yes, unless a request ended well no longer ago than that."),

@@ -95,8 +95,7 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
     }
     core->n_devices++;
     for (uint32_t i = 0; i < index; i++) {
-        const char *uuid = core->devices[index]->uuid;
-        if (uuid[0] != '\0' && strcmp(core->devices[i]->uuid, uuid) == 0) {
+        if (strcmp(device_identity(core->devices[i]), device_identity(core->devices[index])) == 0) {
             return reason_set(why, STATUS_INVALID_ARGUMENT, "device %s is named twice, as %s too",
                               core->devices[i]->name, spec);
         }

@@ -12,6 +12,7 @@
 
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "ipc/base/log.h"
 #include "ipc/side.h"
 #include "ipc/stats.h"
 
@@ -63,6 +64,19 @@ static int open_dir(const char *dir, mode_t mode, int *ret_fd, struct reason *wh
     }
     *ret_fd = steal_fd(&fd);
     return 0;
+}
+
+/* One that was there before keeps its mode, and a umask narrows that of a new one. */
+static void warn_of_dir(int dir_fd, const char *dir, mode_t socket_mode)
+{
+    struct stat stat;
+    bool is_for_group = (socket_mode & S_IRWXG) != 0;
+    if (is_for_group && fstat(dir_fd, &stat) == 0 && (stat.st_mode & S_IXGRP) == 0) {
+        log_write(LOG_LEVEL_WARNING, "server",
+                  "socket_mode is 0%o, but others cannot reach the sockets: the mode of their "
+                  "folder '%s' is 0%o; chmod 0750 opens it to its group",
+                  socket_mode, dir, stat.st_mode & 07777u);
+    }
 }
 
 static int take_lock(int dir_fd, const char *dir, int *ret_fd, struct reason *why)
@@ -124,6 +138,7 @@ int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode
     if (r != 0) {
         return r;
     }
+    warn_of_dir(dir_fd, dir, socket_mode);
     made.fd = steal_fd(&fd);
     *lockfile = made;
     return 0;

@@ -29,9 +29,10 @@ struct lockfile {
 
 /* lockfile_take() - make the folder if it is absent (0700, or 0750 when socket_mode has group
  * bits), check that it is a folder of this user, lock it, and check that nothing but a socket lies
- * at the socket paths. Deletes nothing. Return: 0, negative errno, or STATUS_INVALID_ARGUMENT (path
- * too long, not a folder), STATUS_PERMISSION (another user's), STATUS_EXISTS (another daemon runs;
- * something that is not a socket is in the way). */
+ * at the socket paths. Deletes nothing; logs a warning if the folder keeps the group from sockets
+ * that are for it. Return: 0, negative errno, or STATUS_INVALID_ARGUMENT (path too long, not a
+ * folder), STATUS_PERMISSION (another user's), STATUS_EXISTS (another daemon runs; something that
+ * is not a socket is in the way). */
 int lockfile_take(struct lockfile *lockfile, const char *dir, mode_t socket_mode,
                   struct reason *why) GD_MUST_CHECK;
 

@@ -15,6 +15,7 @@
 #include "daemon/server/status.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/log.h"
 #include "ipc/unix.h"
 
 #define TEXT "text/plain; charset=utf-8"
@@ -144,13 +145,33 @@ int site_init(struct site *site, const struct core *core, const struct session_t
     return http_new(event, answer, site, &site->http);
 }
 
+/* A port is a wish of the operator's: that it cannot be had is theirs to mend, whatever it is. */
+static int refuse_port(int error, uint64_t port, struct reason *why)
+{
+    if (error == EADDRINUSE) {
+        return reason_set(why, STATUS_EXISTS,
+                          "status_port: somebody else has port %ju of 127.0.0.1", (uintmax_t)port);
+    }
+    const char *cause = "";
+    if (error == EACCES && port < 1024) {
+        cause = "; ports under 1024 want CAP_NET_BIND_SERVICE";
+    } else if (error == EAFNOSUPPORT || error == EACCES || error == EPERM) {
+        cause = "; a systemd unit forbids it by RestrictAddressFamilies=, and deploy/systemd/"
+                "README.md has the drop-in that allows it";
+    }
+    return reason_set(why, STATUS_PERMISSION, "status_port: cannot listen on 127.0.0.1:%ju: %s%s",
+                      (uintmax_t)port, strerror(error), cause);
+}
+
 static int open_port(struct site *site, uint64_t port, struct reason *why)
 {
     int r = http_listen_loopback(site->http, (unsigned short)port);
-    return r == -EADDRINUSE
-               ? reason_set(why, STATUS_EXISTS,
-                            "status_port: somebody else has port %ju of 127.0.0.1", (uintmax_t)port)
-               : r;
+    if (r < 0) {
+        return refuse_port(-r, port, why);
+    }
+    log_write(LOG_LEVEL_NOTICE, "server", "the status socket is on 127.0.0.1:%ju as well",
+              (uintmax_t)port);
+    return 0;
 }
 
 int site_open(struct site *site, const char *path, mode_t mode, int fd, uint64_t port,

@@ -23,8 +23,8 @@ int site_init(struct site *site, const struct core *core, const struct session_t
 void site_finish(struct site *site);
 
 /* site_open() - listen at the path, or on a socket that does so already (fd >= 0; taken over), and
- * on the loopback port unless it is 0. 0, negative errno, or STATUS_EXISTS for a port that somebody
- * has. */
+ * on the loopback port unless it is 0, which is logged. 0, negative errno, STATUS_EXISTS for a port
+ * that somebody has, or STATUS_PERMISSION for one that cannot be had, whatever it is. */
 int site_open(struct site *site, const char *path, mode_t mode, int fd, uint64_t port,
               struct reason *why) GD_MUST_CHECK;
 

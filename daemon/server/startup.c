@@ -35,6 +35,29 @@ static int make_way(struct store *store, const struct loader_request *request, s
     return store_unpublish(store, request->name, why);
 }
 
+/* Information: gemmctl load may have brought it, or it has been taken out of the file since. */
+static int tell_unconfigured(const struct startup *startup)
+{
+    struct store_model **held;
+    uint32_t n;
+    int r = store_hold_all(startup->core->store, NULL, &held, &n);
+    if (r != 0) {
+        return r;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = store_held(held[i])->name;
+        if (!config_has_model(startup->core->config, name)) {
+            log_write(LOG_LEVEL_NOTICE, "server",
+                      "model '%s' is adopted and not in the configuration; gemmctl unload %s lets "
+                      "go of it",
+                      name, name);
+        }
+        store_release(held[i]);
+    }
+    free(held);
+    return 0;
+}
+
 static int start_configured(struct startup *startup, struct reason *why)
 {
     struct loader_request request = {.kind = LOADER_JOB_LOAD, .device = startup->core->devices[0]};
@@ -116,6 +139,7 @@ int startup_poll(struct startup *startup, struct reason *why)
 {
     if (!startup->has_adopted) {
         int r = core_adopt(startup->core, why);
+        r = r != 0 ? r : tell_unconfigured(startup);
         if (r != 0) {
             return r;
         }

@@ -212,13 +212,10 @@ struct loader *loader_free(struct loader *loader)
 
 static int check_request(const struct loader_request *request, struct reason *why)
 {
-    int r = msg_name_check(request->name, "model name", why);
+    int r = is_loading(request) ? msg_model_name_check(request->name, "model name", why)
+                                : msg_name_check(request->name, "model name", why);
     if (r != 0) {
         return r;
-    }
-    if (is_loading(request) && strchr(request->name, '/')) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "model name '%s' contains a '/'",
-                          request->name);
     }
     if (request->kind == LOADER_JOB_BENCH) {
         return bench_check(request->device, &request->bench, why);

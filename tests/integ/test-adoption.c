@@ -104,6 +104,8 @@ static void test_loaded_by_hand(void **state)
     assert_true(life_serves(life));
     expect_origin(life, "adopted");
     assert_int_equal(fixture_logged(&life->fixture, "has changed since"), 1);
+    assert_int_equal(
+        fixture_logged(&life->fixture, "model 'tiny' is adopted and not in the configuration"), 1);
     gemmd_client_t *client = fixture_open(&life->fixture, GEMMD_PATH_RING);
     assert_int_equal(control_verb(client, MSG_VERB_UNLOAD, "tiny"), 0);
     gemmd_close(client);

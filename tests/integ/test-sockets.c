@@ -160,6 +160,20 @@ static void test_socket_modes(void **state)
     assert_int_equal(fixture_stop(&life->fixture), 0);
 }
 
+/* A folder that is there keeps its mode: who asked for more is told. */
+static void test_narrow_folder(void **state)
+{
+    static const mode_t modes[] = {0700, 0750};
+    struct life *life = *state;
+    life->options.config = "socket_mode = 0660\n";
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(chmod(life->fixture.socket_dir, modes[i]), 0);
+        fixture_start(&life->fixture, &life->options);
+        assert_int_equal(fixture_stop(&life->fixture), 0);
+        assert_int_equal(fixture_logged(&life->fixture, "others cannot reach the sockets"), 1);
+    }
+}
+
 /* An abstract name has no permissions: refused. */
 static void test_abstract_name(void **state)
 {
@@ -206,7 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_stale_socket),  CASE(test_second_daemon), CASE(test_two_at_once),
         CASE(test_foreign_file),  CASE(test_path_lengths),  CASE(test_socket_modes),
-        CASE(test_abstract_name), CASE(test_another_user),
+        CASE(test_narrow_folder), CASE(test_abstract_name), CASE(test_another_user),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,7 +46,7 @@ def check_configuration():
         file.flush()
         result = subprocess.run([GEMMD, "--check-config", "--config", file.name], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert "warning: models: '/models/example': No such file or directory" in result.stderr, "its model is not here"
+    assert re.search(r"warning: \S+:\d+: models: 'example=/models/example': cannot open .*: No such file", result.stderr), "its model is not here"
 
 
 def main():

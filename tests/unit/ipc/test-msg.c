@@ -13,6 +13,8 @@ static void test_names(void **state)
     longest[MSG_NAME_BYTES - 1] = '\0';
     assert_int_equal(msg_name_check(longest, "name", &why), 0);
     assert_int_equal(msg_name_check("mod\xc3\xa9l/a.b", "name", &why), 0);
+    assert_int_equal(msg_model_name_check("mod\xc3\xa9l", "name", &why), 0);
+    assert_int_equal(msg_model_name_check("a/b", "name", &why), STATUS_INVALID_ARGUMENT);
     longest[MSG_NAME_BYTES - 1] = 'n';
     longest[MSG_NAME_BYTES] = '\0';
     assert_int_equal(msg_name_check(longest, "name", &why), STATUS_INVALID_ARGUMENT);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/device/device.h"
 #include "daemon/engine/sched.h"
 #include "daemon/server/config.h"
 #include "tests/unit/server/option_pages.h"
@@ -98,6 +99,7 @@ static void test_faults_name_file_line_and_fault(void **state)
         {"models = nameless", "f.conf:1: models: 'nameless' is not NAME=PATH"},
         {"models = =/x", "f.conf:1: models: a name of 0 bytes in '=/x'"},
         {"models = a=", "f.conf:1: models: 'a=' is not NAME=PATH"},
+        {"\nmodels = a/b=/x", "f.conf:2: models: the model's name 'a/b' contains a '/'"},
         {"models = a=/x\nmodel_options = a: nonsense=1", "f.conf:2: model_options: "},
         {"models = a=/x\nmodel_options = a: tp_rank=0",
          "f.conf:2: model_options: 'a: tp_rank=0' has a tp_rank without a tp_size"},
@@ -154,6 +156,56 @@ static void test_rules_between_options(void **state)
     assert_int_equal(config_set(&config, "model_options", "c: fuse=usual", &why), 0);
     assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
     assert_string_equal(why.text, "model_options: models has no 'c'"); /* not of the file */
+    config_finish(&config);
+}
+
+static void test_nothing_is_there_twice(void **state)
+{
+    (void)state;
+    struct config config = {0};
+    struct reason why;
+    assert_int_equal(parse(&config, "models = a=/x\nmodels = ab=/x\ndevices = host", &why), 0);
+    assert_int_equal(config_check(&config, &why), 0);
+    assert_int_equal(parse(&config, "models = a=/x\n\nmodels = a=/y", &why), 0);
+    assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "f.conf:3: models: 'a' is there twice");
+    assert_int_equal(parse(&config, "devices = host\ndevices = host", &why), 0);
+    assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "f.conf:2: devices: 'host' is there twice");
+    assert_int_equal(parse(&config, "models = a=/x", &why), 0);
+    assert_int_equal(config_set(&config, "models", "a=/x", &why), 0);
+    assert_int_equal(config_check(&config, &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "models: 'a' is there twice"); /* not of the file */
+    config_finish(&config);
+}
+
+static void test_folder_without_a_checkpoint(void **state)
+{
+    (void)state;
+    struct config config = {0};
+    struct reason why;
+    assert_int_equal(parse(&config, "models = a=/nowhere\nmodels = b=/proc/self/fdinfo", &why), 0);
+    assert_int_equal(config_check(&config, &why), 0); /* it may be there at the start */
+    assert_int_equal(config_check_checkpoint(&config, 0, &why), STATUS_NOT_FOUND);
+    assert_non_null(strstr(why.text, "f.conf:1: models: 'a=/nowhere': cannot open '/nowhere'"));
+    assert_int_equal(config_check_checkpoint(&config, 1, &why), STATUS_BAD_CHECKPOINT);
+    assert_string_equal(why.text, "f.conf:2: models: 'b=/proc/self/fdinfo': there is no "
+                                  ".safetensors file in the folder");
+    config_finish(&config);
+}
+
+static void test_gpus_need_their_back_end(void **state)
+{
+    (void)state;
+    struct config config = {0};
+    struct reason why;
+    int wanted = device_cuda_is_built() ? 0 : STATUS_INVALID_ARGUMENT;
+    assert_int_equal(parse(&config, "devices = auto\ndevices = cuda:0", &why), wanted);
+    if (wanted != 0) {
+        assert_string_equal(why.text, "f.conf:2: devices: this build has no CUDA back end, which "
+                                      "'cuda:0' needs");
+    }
+    assert_int_equal(parse(&config, "devices = GPU-12", &why), wanted);
     config_finish(&config);
 }
 
@@ -299,6 +351,9 @@ int main(void)
         cmocka_unit_test(test_faults_name_file_line_and_fault),
         cmocka_unit_test(test_zero_bytes_and_long_values_are_refused),
         cmocka_unit_test(test_rules_between_options),
+        cmocka_unit_test(test_nothing_is_there_twice),
+        cmocka_unit_test(test_folder_without_a_checkpoint),
+        cmocka_unit_test(test_gpus_need_their_back_end),
         cmocka_unit_test(test_lists_are_bounded_and_cleared),
         cmocka_unit_test(test_administrators),
         cmocka_unit_test(test_unreadable_files_are_named),
