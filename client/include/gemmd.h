@@ -282,9 +282,9 @@ GEMMD_PUBLIC enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer)
 
 /* gemmd_buffer_free() - unmap here; the daemon lets go when the last request using it has ended.
  * Waits until the daemon has looked at every request that uses it, which is a matter of
- * microseconds; over ZeroMQ until they have ended; up to timeout_msec. Your own GPU work on it must
- * have ended. A request in flight that uses it is not done anew if the daemon goes meanwhile, and
- * ends with DISCONNECTED. NULL is fine. */
+ * microseconds; over ZeroMQ until they have ended. Up to timeout_msec for that, and as long again
+ * for the daemon's answer. Your own GPU work on it must have ended. A request in flight that uses
+ * it is not done anew if the daemon goes meanwhile, and ends with DISCONNECTED. NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
 /* ---- products ------------------------------------------------------------------------------- */

@@ -88,8 +88,8 @@ static int set_names(const struct fdstore *store)
     return setenv("LISTEN_FDNAMES", names, 1) < 0 ? err_raise(-errno) : 0;
 }
 
-/* The place of a descriptor may be where a later one lies: that one is moved behind all places. So
- * one number more than there are places is enough. */
+/* The place of a descriptor may be where a later one lies: that one is moved behind all places, and
+ * comes back from there. */
 static int make_room(const struct fdstore *store, uint32_t i_place)
 {
     int place = FIRST_FD + (int)i_place;

@@ -29,5 +29,6 @@ void fdstore_finish(struct fdstore *store);
 
 /* fdstore_hand_over() - in a child between fork() and exec(): the descriptors become numbers 3 and
  * following, whatever was there, and LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES tell of them. Takes
- * one number above those. 0 or negative errno. */
+ * numbers above those for what lies in another's place: one mostly, never more than half as many. 0
+ * or negative errno. */
 int fdstore_hand_over(const struct fdstore *store) GD_MUST_CHECK;
