@@ -28,8 +28,7 @@ static struct timespec timespec_at(uint64_t usec)
                              .tv_nsec = (long)(usec % 1000000) * 1000};
 }
 
-/* ---- the thread -------------------------------------------------------------------------------
- */
+/* ---- the thread ---- */
 
 static bool can_try_again(int status)
 {
@@ -125,8 +124,7 @@ static void *look_for_daemon(void *arg)
     return NULL;
 }
 
-/* ---- who waits --------------------------------------------------------------------------------
- */
+/* ---- who waits ---- */
 
 /* With life_lock held: the last one is about to return. */
 static void join_reviver(struct gemmd_client *client)

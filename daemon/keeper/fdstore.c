@@ -62,8 +62,7 @@ void fdstore_finish(struct fdstore *store)
     *store = FDSTORE_NULL;
 }
 
-/* ---- handing over ------------------------------------------------------------------------------
- */
+/* ---- handing over ---- */
 
 static int set_number(const char *variable, long long number)
 {

@@ -79,8 +79,7 @@ static bool is_good(int error, const char *what)
     return error == 0;
 }
 
-/* ---- figures of the daemon ---------------------------------------------------------------------
- */
+/* ---- figures of the daemon ---- */
 
 struct counts {
     uint64_t at_nsec;
@@ -112,8 +111,7 @@ static struct counts read_counts(void)
     return counts;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 struct values {
     double *at;
@@ -259,8 +257,7 @@ static void print_head(void)
                  "turn50", "turn99", "queue", "launch", "busy", "slow/fast", "in step");
 }
 
-/* ---- the parent --------------------------------------------------------------------------------
- */
+/* ---- the parent ---- */
 
 static void run_scenario(const struct decode_scenario *scenario, bool is_shown,
                          uint32_t *n_meetings)
