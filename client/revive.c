@@ -102,6 +102,17 @@ static void await_others(struct gemmd_client *client)
     pthread_mutex_unlock(&client->buffers_lock);
 }
 
+/* Whoever slept until the revival was over, rather than listen himself. */
+static void wake_queues(struct gemmd_client *client)
+{
+    for (uint32_t i = 0; i <= CLIENT_DEVICES_MAX; i++) {
+        struct queue *queue = i < CLIENT_DEVICES_MAX ? &client->lanes[i] : &client->zeromq;
+        pthread_mutex_lock(&queue->lock);
+        pthread_cond_broadcast(&queue->changed);
+        pthread_mutex_unlock(&queue->lock);
+    }
+}
+
 static void *look_for_daemon(void *arg)
 {
     struct gemmd_client *client = arg;
@@ -121,6 +132,7 @@ static void *look_for_daemon(void *arg)
     atomic_store(&client->is_reviving, false);
     pthread_cond_broadcast(&client->life_changed);
     pthread_mutex_unlock(&client->life_lock);
+    wake_queues(client);
     return NULL;
 }
 

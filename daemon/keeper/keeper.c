@@ -130,7 +130,7 @@ static void read_notices(struct keeper *keeper)
 /* ---- the child ---- */
 
 /* Ends with its parent: a second keeper could not be given what the first one held. */
-static void become_daemon(const struct keeper *keeper)
+static void become_daemon(struct keeper *keeper)
 {
     char usec[32];
     (void)snprintf(usec, sizeof(usec), "%llu",
