@@ -17,8 +17,7 @@
 #include "ipc/lane.h"
 #include "ipc/msg.h"
 
-/* ---- rules of single values --------------------------------------------------------------------
- */
+/* ---- rules of single values ---- */
 
 static int rule_socket_mode(const char *value, struct reason *why)
 {
@@ -102,8 +101,7 @@ static int rule_device(const char *value, struct reason *why)
     return 0;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 /* ...: the sentence of documentation, then what few options have, as initialisers by name. */
 #define ROW_OF(is_reloadable_, type_, field_, initial_, min_, max_, unit_, ...)                    \

@@ -23,8 +23,7 @@ const char *core_phase_name(enum core_phase phase)
     return names[phase];
 }
 
-/* ---- news from the workers: hand it on, nothing else -------------------------------------------
- */
+/* ---- news from the workers: hand it on, nothing else ---- */
 
 static void on_reply(void *arg, uint64_t session_id, const struct request_result *result)
 {
@@ -43,8 +42,7 @@ static void on_fatal(void *arg, const struct reason *why)
     mailbox_post(arg, MAIL_FATAL, 0, &result);
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------
- */
+/* ---- set-up ---- */
 
 /* What the limit leaves beside what is open already: known only when all of the daemon's own is
  * open, so an unset option counts what is open now and keeps some room. */
@@ -233,8 +231,7 @@ int core_adopt(struct core *core, struct reason *why)
     return r;
 }
 
-/* ---- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end ---- */
 
 void core_drain(struct core *core)
 {
@@ -284,8 +281,7 @@ void core_finish(struct core *core)
     mailbox_finish(&core->mailbox);
 }
 
-/* ---- look-ups ----------------------------------------------------------------------------------
- */
+/* ---- look-ups ---- */
 
 struct device *core_device(const struct core *core, const char *name, struct reason *why)
 {

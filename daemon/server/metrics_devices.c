@@ -205,8 +205,7 @@ static void write_histograms(struct openmetrics *om, const struct core *core)
     }
 }
 
-/* ---- kernels -----------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 
 static bool is_used(const struct stats_times *times)
 {

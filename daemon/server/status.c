@@ -38,8 +38,7 @@ static json_t *text(const char *raw)
     return json_string(copy);
 }
 
-/* ---- devices -----------------------------------------------------------------------------------
- */
+/* ---- devices ---- */
 
 static json_t *rows_histogram(const struct worker_stats *stats)
 {
@@ -164,8 +163,7 @@ static json_t *device_array(const struct core *core)
     return array;
 }
 
-/* ---- models and jobs ---------------------------------------------------------------------------
- */
+/* ---- models and jobs ---- */
 
 static json_t *shares_object(const struct msg_model *model)
 {
@@ -259,8 +257,7 @@ static json_t *job_array(const struct core *core)
     return array;
 }
 
-/* ---- sessions and limits -----------------------------------------------------------------------
- */
+/* ---- sessions and limits ---- */
 
 static json_t *session_object(const struct session *session)
 {

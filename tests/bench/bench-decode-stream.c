@@ -82,8 +82,7 @@ static bool is_good(int error, const char *what)
     return error == 0;
 }
 
-/* ---- figures of the daemon ---------------------------------------------------------------------
- */
+/* ---- figures of the daemon ---- */
 
 struct counts {
     uint64_t at_nsec;
@@ -119,8 +118,7 @@ static struct counts read_counts(void)
     return counts;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 struct values {
     double *at;
@@ -270,8 +268,7 @@ static void print_head(void)
                  "in step");
 }
 
-/* ---- the parent --------------------------------------------------------------------------------
- */
+/* ---- the parent ---- */
 
 static void run_scenario(const struct decode_scenario *scenario, bool is_shown,
                          uint32_t *n_meetings)

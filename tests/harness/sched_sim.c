@@ -109,8 +109,7 @@ static void add_sample(const struct sim *sim, struct samples *samples, double va
     }
 }
 
-/* ---- clients -----------------------------------------------------------------------------------
- */
+/* ---- clients ---- */
 
 /* The step of the trace that the walker is about to make; NULL without one. */
 static const struct sched_trace_step *traced_step(const struct sim *sim,
@@ -241,8 +240,7 @@ static void answer(struct sim *sim, struct asked *asked)
     walker->next_nsec = sim->now_nsec + think_nsec(sim, walker);
 }
 
-/* ---- device ------------------------------------------------------------------------------------
- */
+/* ---- device ---- */
 
 static uint64_t run_nsec(const struct sim_setup *setup, uint64_t weight_key, uint32_t n_rows)
 {
@@ -367,8 +365,7 @@ static void land(struct sim *sim)
     }
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------
- */
+/* ---- the loop ---- */
 
 /* With the device free, what waits is held, and none of it for longer than it may be. */
 static void check_idle(struct sim *sim)
@@ -494,8 +491,7 @@ static void step(struct sim *sim)
     expire_armed(sim);
 }
 
-/* ---- from start to end -------------------------------------------------------------------------
- */
+/* ---- from start to end ---- */
 
 static double traced_alone_usec(const struct sim_setup *setup, uint32_t i_client)
 {

@@ -28,8 +28,7 @@
 #define SHARD2_BYTES   (4ull << 30)
 #define SECOND_SECONDS 2.0 /* a second signal does not wait for the drain timeout of 3 s */
 
-/* ---- while it starts ---------------------------------------------------------------------------
- */
+/* ---- while it starts ---- */
 
 /* What the daemon tells the service manager. */
 static int open_notify_socket(const struct life *life)
@@ -82,8 +81,7 @@ static void test_sigterm_while_starting(void **state)
     (void)close(notify_fd);
 }
 
-/* ---- while it loads ----------------------------------------------------------------------------
- */
+/* ---- while it loads ---- */
 
 static void write_shard(const char *path, const char *module, uint64_t n_rows, uint64_t size_bytes)
 {
@@ -167,8 +165,7 @@ static void test_sigterm_during_first_load(void **state)
     (void)close(notify_fd);
 }
 
-/* ---- while it works ----------------------------------------------------------------------------
- */
+/* ---- while it works ---- */
 
 static void submit_many(gemmd_client_t *client, struct product *product, uint32_t n)
 {
@@ -322,8 +319,7 @@ static void test_other_signals(void **state)
     assert_false(life_has_sockets(life));
 }
 
-/* ---- a device that is lost ---------------------------------------------------------------------
- */
+/* ---- a device that is lost ---- */
 
 /* T48: whoever is served learns that it is lost, nobody gets a product any more, and the process
  * ends with the code that has it started anew, and says why. */
@@ -357,8 +353,7 @@ static void test_lost_device(void **state)
     gemmd_close(client);
 }
 
-/* ---- draining ----------------------------------------------------------------------------------
- */
+/* ---- draining ---- */
 
 static void test_drain(void **state)
 {
