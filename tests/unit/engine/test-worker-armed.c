@@ -41,8 +41,7 @@ static void change(struct device *changed)
     ahead_device_init(&device, changed);
 }
 
-/* ---- streams -----------------------------------------------------------------------------------
- */
+/* ---- streams ---- */
 
 static void say_ready(struct walker *walker, uint32_t entry)
 {
@@ -128,8 +127,7 @@ static void walker_finish(struct walker *walker)
     free(walker->memory);
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------
- */
+/* ---- set-up ---- */
 
 static int set_up(void **state)
 {
@@ -213,8 +211,7 @@ static void all_are_served(uint32_t n_walkers)
     }
 }
 
-/* ---- what becomes of them ----------------------------------------------------------------------
- */
+/* ---- what becomes of them ---- */
 
 static void rows_come_to_what_is_armed(void **state)
 {
