@@ -104,6 +104,7 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
         .rows_max = (uint32_t)core->config->rows_max,
         .spin_usec = (uint32_t)core->config->spin_usec,
         .mode = (enum sched_mode)core->config->batching,
+        .may_arm = core->config->launch_ahead != 0,
     };
     const struct worker_callbacks callbacks = {
         .arg = &core->mailbox,
