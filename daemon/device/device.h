@@ -33,7 +33,8 @@ struct device_launch {
                             and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
     bool has_cpu_rows;   /* some of x lies in CPU memory: a GPU brings all of x over first */
-    int result;          /* set when done: 0, or STATUS_DEVICE_ERROR / STATUS_DEVICE_LOST */
+    int result;          /* set when done: 0, or STATUS_DEVICE_ERROR / STATUS_DEVICE_LOST; of an
+                            armed one also -ECANCELED */
 };
 
 /* Memory of another process, named by a CUDA IPC handle of its allocation. */
@@ -112,6 +113,28 @@ struct device_ops {
     /* Start a launch. The host device runs it to its end before it returns; a GPU returns at once.
      * -EAGAIN when launches_max are in flight. */
     int (*launch)(struct device *device, struct device_launch *launch);
+    /* Launches that are queued before their rows are known. NULL: the device has none.
+     *
+     * arm(): kernel, gk.packed and gk.problem are set, its m being the most rows that there will
+     * be; the launch then waits on the device, without work. fire(): its rows are known now, in
+     * CPU memory none: gk.problem.m (1 to what arm() was told), the tables of x and y, no
+     * x_scale_rows, and as many signals as rows at most; all of that is copied before it returns.
+     * disarm(): there will be none. After arm() the one or the other is called once, or, when
+     * poll() gave the launch back before, neither. Neither calls the driver.
+     *
+     * poll() gives armed launches back in order with the others: result 0, the products are there
+     * and the signals written; -ECANCELED, nothing was read, written or signalled: it was disarmed,
+     * or the device gave it up, which it does by itself limit_usec after its turn has come, even
+     * where fire() was called a moment too late; such a launch can be started anew.
+     * Armed launches count among launches_max until they are disarmed.
+     *
+     * arm(): 0; -EAGAIN: launches_max are in flight, or too many that were disarmed; -ENOTSUP: that
+     * kernel, or this device, cannot wait with that problem. The device failing is for poll() to
+     * tell. */
+    int (*arm)(struct device *device, struct device_launch *launch, uint32_t limit_usec);
+    void (*fire)(struct device *device, struct device_launch *launch);
+    void (*disarm)(struct device *device, struct device_launch *launch);
+
     /* The next finished launch, in launch order, or NULL. Never blocks. */
     struct device_launch *(*poll)(struct device *device);
     /* Run a launch to its end apart from the worker's; its rows are CPU memory, dense, and
