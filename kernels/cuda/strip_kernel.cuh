@@ -36,16 +36,17 @@ namespace {
 
 /* ---- one slice of one strip ---- */
 
-template <int n_m8>
+template <typename traits, int n_m8>
 __device__ __forceinline__ void end_group(const float (&acc)[n_m8][4], const float2 &scales,
                                           float (&sums)[n_m8][4])
 {
+    constexpr float factor = traits::chain_factor;
 #pragma unroll
     for (int i = 0; i < n_m8; i++) {
-        sums[i][0] = fmaf(acc[i][0], scales.x, sums[i][0]);
-        sums[i][1] = fmaf(acc[i][1], scales.x, sums[i][1]);
-        sums[i][2] = fmaf(acc[i][2], scales.y, sums[i][2]);
-        sums[i][3] = fmaf(acc[i][3], scales.y, sums[i][3]);
+        sums[i][0] = fmaf(acc[i][0] * factor, scales.x, sums[i][0]);
+        sums[i][1] = fmaf(acc[i][1] * factor, scales.x, sums[i][1]);
+        sums[i][2] = fmaf(acc[i][2] * factor, scales.y, sums[i][2]);
+        sums[i][3] = fmaf(acc[i][3] * factor, scales.y, sums[i][3]);
     }
 }
 
@@ -84,7 +85,7 @@ multiply_slice(const strip_args &args, const warp_id &id, stream<format> &weight
                     traits::mma(acc[i_m8], a, x[i_m8].fragments[i_tile]);
                 }
                 if (i_tile % tiles_per_group == tiles_per_group - 1) {
-                    end_group(acc, slice.scale(i_group), sums);
+                    end_group<traits>(acc, slice.scale(i_group), sums);
                 }
             }
         }
