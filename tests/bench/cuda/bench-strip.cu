@@ -247,7 +247,7 @@ static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
         args.m = std::min(m - i, STRIP_TILE_M_MAX);
         memcpy(args.x_rows, wide.rows.x + i, args.m * sizeof(void *));
         memcpy(args.y_rows, wide.rows.y + i, args.m * sizeof(void *));
-        CHECK((cudaError_t)strip_gemm_enqueue(&args, may_overlap, stream));
+        CHECK((cudaError_t)strip_gemm_enqueue(&args, nullptr, may_overlap, stream));
     }
 }
 
