@@ -7,7 +7,7 @@
  *
  * e2m1: the same, times 2^-14 in an f16 and 2^-126 in a bf16. The ALU, which has shifts to the
  * right and LOP3, is what limits 4-bit codes: the layout (strip_e2m1_of()) lets 8 codes in bf16 be
- * 6 LOP3 and one shift to the right. Shifts to the left and products are another unit's.
+ * 5 LOP3 and one shift to the right. Shifts to the left and products are another unit's.
  *
  * Scales of groups of 16 are multiplied into the codes: the product of an e2m1 and an e4m3 has 6
  * bits, and is a multiple of 2^-18 once both types have it as 2^-8 of itself. Others are applied to
