@@ -231,9 +231,9 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
     {
     }
 
-    /* What a lane reads of a slice beside codes. e8m0 scales stay in shared memory until they are
-     * used: registers are short. */
-    uint32_t words[4];
+    /* What a lane reads of a slice beside codes: the strip's two scales, or the four bytes of
+     * others that are in use. They stay in shared memory until then: registers are short. */
+    uint32_t words[2];
     uint32_t place;
 
     __device__ __forceinline__ float_format(const strip_args &, const warp_id &id, uint32_t stage)
@@ -246,13 +246,6 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
             uint2 pair = ld_shared_v2(place);
             words[0] = pair.x;
             words[1] = pair.y;
-        }
-        if constexpr (scaling == STRIP_SCALES_E4M3) {
-            uint4 v = ld_shared_v4(place);
-            words[0] = v.x;
-            words[1] = v.y;
-            words[2] = v.z;
-            words[3] = v.w;
         }
     }
 
@@ -267,15 +260,18 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
 
     /* i_vector, j: a lane's 16 bytes of the slice, and the tile in them. */
     __device__ __forceinline__ void fragment(const uint32_t (&codes)[4], int i_vector, int j,
-                                             uint32_t (&a)[4]) const
+                                             uint32_t (&a)[4])
     {
         if constexpr (bits == 8) {
             e4m3_tile<traits>(codes[2 * j], codes[2 * j + 1], a);
         } else if constexpr (scaling == STRIP_SCALES_E4M3) {
+            if (j == 0) {
+                words[0] = ld_shared(place + i_vector * 4);
+            }
             e2m1_bits(traits(), codes[j], a);
             uint32_t half = j / 2 == 0 ? 0x1010u : 0x3232u;
-            uint32_t upper = __byte_perm(e4m3_scales(traits(), words[i_vector], 0), 0, half);
-            uint32_t lower = __byte_perm(e4m3_scales(traits(), words[i_vector], 1), 0, half);
+            uint32_t upper = __byte_perm(e4m3_scales(traits(), words[0], 0), 0, half);
+            uint32_t lower = __byte_perm(e4m3_scales(traits(), words[0], 1), 0, half);
             a[0] = scaled(traits(), a[0], upper);
             a[1] = scaled(traits(), a[1], lower);
             a[2] = scaled(traits(), a[2], upper);

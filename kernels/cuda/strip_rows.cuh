@@ -15,10 +15,11 @@ struct strip_rows {
 
 static_assert(sizeof(strip_rows) == STRIP_ROWS_BYTES, "shared memory that the launcher knows of");
 
-/* The kernels of two tiles and eight groups, where ordinary launches read their parameters: with
- * groups of 32 they take 22.2 us so, and 23.4 the other way. */
+/* The kernels of two tiles and eight groups of integers, where ordinary launches read their
+ * parameters: with groups of 32 they take 22.2 us so, and 23.4 the other way. */
 template <typename format, int n_m8>
-constexpr bool reads_parameters = n_m8 == 2 && format::n_groups == 8;
+constexpr bool reads_parameters =
+    n_m8 == 2 && format::n_groups == 8 && format::scaling == STRIP_SCALES_PAIRS;
 
 __device__ __forceinline__ uint32_t n_rows_of(const strip_args &args, const gk_ahead *ahead)
 {
