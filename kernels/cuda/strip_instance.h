@@ -4,10 +4,15 @@
 
 #include <stdint.h>
 
+#include "gk/cuda.h"
 #include "kernels/cuda/strip_args.h"
 
+/* Of a CTA's shared memory, in front of what a launch asks for: strip_rows.cuh. A multiple of 128,
+ * since copies to places across the lines of shared memory take longer. */
+#define STRIP_ROWS_BYTES 256u
+
 struct strip_instance {
-    void (*function)(strip_args);
+    void (*function)(strip_args, const gk_ahead *);
     uint32_t stage_of_warp_bytes;
     uint32_t starts_of_warp_bytes;
     uint8_t x_dtype;

@@ -271,7 +271,7 @@ static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
         args.m = std::min(m - i, STRIP_TILE_M_MAX);
         memcpy(args.x_rows, table.x + i, args.m * sizeof(void *));
         memcpy(args.y_rows, table.y + i, args.m * sizeof(void *));
-        CHECK(strip_gemm_enqueue(&args, may_overlap, stream));
+        CHECK(strip_gemm_enqueue(&args, nullptr, may_overlap, stream));
     }
 }
 
