@@ -7,7 +7,7 @@
  *
  * e2m1: the same, times 2^-14 in an f16 and 2^-126 in a bf16. The ALU, which has shifts to the
  * right and LOP3, is what limits 4-bit codes: the layout (strip_e2m1_of()) lets 8 codes in bf16 be
- * 6 LOP3 and one shift to the right. Shifts to the left and products are another unit's.
+ * 5 LOP3 and one shift to the right. Shifts to the left and products are another unit's.
  *
  * Scales of groups of 16 are multiplied into the codes: the product of an e2m1 and an e4m3 has 6
  * bits, and is a multiple of 2^-18 once both types have it as 2^-8 of itself. Others are applied to
@@ -177,9 +177,9 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
     static constexpr int n_groups = scaling == STRIP_SCALES_E8M0 ? 8 : 2;
     static constexpr bool has_zeros = false;
 
-    /* Lanes with scales of their own: all four of a quad have the same ones, or two have, but for
-     * those of the strip, of which each lane has a copy. A copy for each lane of all of them would
-     * leave room for fewer sums of strips, and x would be read more often. */
+    /* Lanes that copy scales: all four of a quad have the same ones, or two have. Of the strip's
+     * own each lane has a copy. Copies of 16 bytes for every lane take a tenth longer, and room
+     * that sums of strips need; those of 8 bytes, as integers have them, do not. */
     static constexpr uint32_t n_scale_lanes = scaling == STRIP_SCALES_E8M0   ? 8
                                               : scaling == STRIP_SCALES_E4M3 ? 16
                                                                              : 32;
