@@ -8,8 +8,7 @@
 
 #include "client/client.h"
 
-/* ---- sharing ----------------------------------------------------------------------------------
- */
+/* ---- sharing ---- */
 
 static int new_buffer(struct gemmd_client *client, uint64_t size_bytes, gemmd_buffer_t **ret_buffer,
                       const char *call, struct gemmd_buffer **ret)
@@ -109,8 +108,7 @@ static int copy_fd(int fd, int *ret_copy)
     return 0;
 }
 
-/* ---- mapping ----------------------------------------------------------------------------------
- */
+/* ---- mapping ---- */
 
 /* The fd stays the caller's. */
 static int map_host(struct gemmd_buffer *buffer, int fd)
@@ -146,8 +144,7 @@ static int map_memory(struct gemmd_buffer *buffer, const struct side_buffer *ans
     }
 }
 
-/* ---- the daemon's memory ----------------------------------------------------------------------
- */
+/* ---- the daemon's memory ---- */
 
 /* The memory outlives that daemon, since this process has a descriptor of it: the next one is given
  * that, as if it were the client's own. */
@@ -189,8 +186,7 @@ int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index, uint64_t s
     return r != 0 ? r : share(buffer, &origin, ret_buffer);
 }
 
-/* ---- memory of this process -------------------------------------------------------------------
- */
+/* ---- memory of this process ---- */
 
 /* The daemon judges the fd first, so that its sentence is the one the caller reads. */
 static int share_fd(struct gemmd_buffer *buffer, const struct origin *origin)
@@ -308,8 +304,7 @@ int gemmd_buffer_import_cuda(gemmd_client_t *client, uint32_t device_index, void
     return share(buffer, &origin, ret_buffer);
 }
 
-/* ---- looking, letting go ----------------------------------------------------------------------
- */
+/* ---- looking, letting go ---- */
 
 void *gemmd_buffer_data(const gemmd_buffer_t *buffer)
 {

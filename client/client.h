@@ -316,20 +316,22 @@ int turns_open(struct gemmd_client *client, struct queue *queue,
 void turns_stop(struct gemmd_client *client);
 void turns_finish(struct turns *turns);
 
-/* submit.c - submit_queue_of(): the queue a ticket came from; NULL when its path is none.
- * submit_queue_for(): the one that requests for that device go through, opened at its first use;
- * TIMEOUT when the daemon is gone until until_usec. submit_attach(): ask for a lane and map it.
- * submit_take(): the caller's struct as this library has it. submit_check(), submit_describe(): one
- * request. */
-int submit_take(const struct gemmd_gemm *gemm, struct gemmd_gemm *ret_gemm) GD_MUST_CHECK;
-struct queue *submit_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket);
-int submit_queue_for(struct gemmd_client *client, uint32_t device_index, uint64_t until_usec,
-                     struct queue **ret_queue) GD_MUST_CHECK;
-int submit_attach(struct gemmd_client *client, uint32_t device_index,
-                  struct lane *ret_lane) GD_MUST_CHECK;
-int submit_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm) GD_MUST_CHECK;
-struct request_desc submit_describe(struct gemmd_client *client, const struct gemmd_gemm *gemm,
-                                    uint64_t request_id);
+/* gemm.c - one product. gemm_take(): the caller's struct as this library has it.
+ * gemm_check(): what the client itself can refuse. gemm_describe(): what the daemon reads. */
+int gemm_take(const struct gemmd_gemm *gemm, struct gemmd_gemm *ret_gemm) GD_MUST_CHECK;
+int gemm_check(const struct gemmd_client *client, const struct gemmd_gemm *gemm) GD_MUST_CHECK;
+struct request_desc gemm_describe(struct gemmd_client *client, const struct gemmd_gemm *gemm,
+                                  uint64_t request_id);
+
+/* path.c - path_queue_of(): the queue a ticket came from; NULL when its path is none.
+ * path_queue_for(): the one that requests for that device go through, opened at its first use;
+ * TIMEOUT when the daemon is gone until until_usec. path_attach_lane(): ask for a lane and map it.
+ */
+struct queue *path_queue_of(struct gemmd_client *client, gemmd_ticket_t ticket);
+int path_queue_for(struct gemmd_client *client, uint32_t device_index, uint64_t until_usec,
+                   struct queue **ret_queue) GD_MUST_CHECK;
+int path_attach_lane(struct gemmd_client *client, uint32_t device_index,
+                     struct lane *ret_lane) GD_MUST_CHECK;
 
 /* resend.c - what was in flight, to the next daemon, in two steps. resend_prepare(): ask it for
  * what the requests need: buffers, weights, lanes; may fail, and then nothing has changed.

@@ -7,8 +7,7 @@
 #include "client/client.h"
 #include "client/driver_cuda.h"
 
-/* ---- mapping ----------------------------------------------------------------------------------
- */
+/* ---- mapping ---- */
 
 static int map_address(CUdevice device, CUmemGenericAllocationHandle handle, uint64_t size_bytes,
                        CUdeviceptr address)
@@ -92,8 +91,7 @@ void device_memory_unmap(struct device_memory *memory)
     *memory = (struct device_memory){.address = 0};
 }
 
-/* ---- exporting --------------------------------------------------------------------------------
- */
+/* ---- exporting ---- */
 
 #define MEND "; copy into memory of gemmd_buffer_alloc(), or allocate with cudaMalloc()"
 

@@ -46,8 +46,7 @@ over:\n\
     ret;\n\
 }\n";
 
-/* ---- setting up -------------------------------------------------------------------------------
- */
+/* ---- setting up ---- */
 
 static int lock_words(struct device_order *order, void *words)
 {
@@ -149,8 +148,7 @@ void device_order_finish(struct device_order *order)
     *order = (struct device_order){.context = NULL};
 }
 
-/* ---- streams ----------------------------------------------------------------------------------
- */
+/* ---- streams ---- */
 
 int device_order_check(const struct device_order *order, void *stream, enum gemmd_order how)
 {

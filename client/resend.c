@@ -36,8 +36,7 @@ static bool is_in_flight(const struct ticket *ticket)
     return ticket->state == TICKET_IN_FLIGHT || ticket->state == TICKET_HELD;
 }
 
-/* ---- buffers ----------------------------------------------------------------------------------
- */
+/* ---- buffers ---- */
 
 static int share_again(struct gemmd_client *client, struct gemmd_buffer *buffer)
 {
@@ -64,8 +63,7 @@ static int share_all_again(struct gemmd_client *client)
     return r;
 }
 
-/* ---- weights ----------------------------------------------------------------------------------
- */
+/* ---- weights ---- */
 
 static struct resend_weight *find_weight(const struct resend *resend, uint64_t id_before)
 {
@@ -124,8 +122,7 @@ static int find_weights(struct gemmd_client *client, struct resend *resend)
     return 0;
 }
 
-/* ---- preparing --------------------------------------------------------------------------------
- */
+/* ---- preparing ---- */
 
 /* A ping waits until the control socket is connected. */
 static int ping(struct gemmd_client *client)
@@ -143,7 +140,7 @@ static int attach_lanes(struct gemmd_client *client, struct resend *resend)
 {
     int r = 0;
     for (uint32_t i = 0; i < CLIENT_DEVICES_MAX && r == 0; i++) {
-        r = atomic_load(&client->lanes[i].is_open) ? submit_attach(client, i, &resend->lanes[i])
+        r = atomic_load(&client->lanes[i].is_open) ? path_attach_lane(client, i, &resend->lanes[i])
                                                    : 0;
     }
     return r;
@@ -161,8 +158,7 @@ int resend_prepare(struct gemmd_client *client, struct resend *resend)
     return r != 0 ? r : attach_lanes(client, resend);
 }
 
-/* ---- sending ----------------------------------------------------------------------------------
- */
+/* ---- sending ---- */
 
 static void end(struct queue *queue, const struct ticket *ticket, int status, const char *text)
 {

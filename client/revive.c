@@ -28,8 +28,7 @@ static struct timespec timespec_at(uint64_t usec)
                              .tv_nsec = (long)(usec % 1000000) * 1000};
 }
 
-/* ---- the thread -------------------------------------------------------------------------------
- */
+/* ---- the thread ---- */
 
 static bool can_try_again(int status)
 {
@@ -103,6 +102,17 @@ static void await_others(struct gemmd_client *client)
     pthread_mutex_unlock(&client->buffers_lock);
 }
 
+/* Whoever slept until the revival was over, rather than listen himself. */
+static void wake_queues(struct gemmd_client *client)
+{
+    for (uint32_t i = 0; i <= CLIENT_DEVICES_MAX; i++) {
+        struct queue *queue = i < CLIENT_DEVICES_MAX ? &client->lanes[i] : &client->zeromq;
+        pthread_mutex_lock(&queue->lock);
+        pthread_cond_broadcast(&queue->changed);
+        pthread_mutex_unlock(&queue->lock);
+    }
+}
+
 static void *look_for_daemon(void *arg)
 {
     struct gemmd_client *client = arg;
@@ -122,11 +132,11 @@ static void *look_for_daemon(void *arg)
     atomic_store(&client->is_reviving, false);
     pthread_cond_broadcast(&client->life_changed);
     pthread_mutex_unlock(&client->life_lock);
+    wake_queues(client);
     return NULL;
 }
 
-/* ---- who waits --------------------------------------------------------------------------------
- */
+/* ---- who waits ---- */
 
 /* With life_lock held: the last one is about to return. */
 static void join_reviver(struct gemmd_client *client)

@@ -10,8 +10,7 @@
 
 #include "client/client.h"
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing ---- */
 
 static int choose_order(const struct turns *turns, enum gemmd_order wish,
                         enum gemmd_order *ret_order)
@@ -56,7 +55,7 @@ static int set_up(struct gemmd_stream *stream, enum gemmd_order wish)
         return client_refuse(STATUS_UNSUPPORTED,
                              "stream order needs GEMMD_PATH_RING: its words belong to a lane");
     }
-    int r = submit_queue_for(client, stream->device_index, REVIVE_NO_LIMIT, &stream->queue);
+    int r = path_queue_for(client, stream->device_index, REVIVE_NO_LIMIT, &stream->queue);
     r = r != 0 ? r : turns_open(client, stream->queue, stream->device_index);
     r = r != 0 ? r : choose_order(&stream->queue->turns, wish, &stream->order);
     r = r != 0 ? r
@@ -112,12 +111,11 @@ enum gemmd_order gemmd_stream_order(const gemmd_stream_t *stream)
     return stream ? stream->order : GEMMD_ORDER_AUTO;
 }
 
-/* ---- products ---------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 static int check(const struct gemmd_stream *stream, const struct gemmd_gemm *gemm)
 {
-    int r = submit_check(stream->client, gemm);
+    int r = gemm_check(stream->client, gemm);
     if (r != 0) {
         return r;
     }
@@ -167,7 +165,7 @@ static int push(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, uint
     }
     struct ticket *ticket = queue_take(queue);
     uint32_t entry = (uint32_t)(ticket - queue->tickets);
-    struct request_desc desc = submit_describe(stream->client, gemm, ticket->id);
+    struct request_desc desc = gemm_describe(stream->client, gemm, ticket->id);
     desc.flags |= REQUEST_FLAG_ORDERED;
     desc.order_entry = entry;
     desc.order_value = ticket->order_value + 1;
@@ -188,7 +186,7 @@ static int submit(struct gemmd_stream *stream, const struct gemmd_gemm *gemm, ui
                   struct gemmd_signal *ret_signal)
 {
     struct gemmd_gemm taken;
-    int r = submit_take(gemm, &taken);
+    int r = gemm_take(gemm, &taken);
     r = r != 0 ? r : check(stream, &taken);
     r = r != 0 ? r : weights_settle(stream->client, &taken, 1);
     if (r != 0) {

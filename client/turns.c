@@ -14,8 +14,7 @@
 
 #include "client/client.h"
 
-/* ---- the watcher ------------------------------------------------------------------------------
- */
+/* ---- the watcher ---- */
 
 /* With queue->lock held. Every request is over, so each entry's latest value is one that is. */
 static void release_all(struct queue *queue)
@@ -85,8 +84,7 @@ void turns_stop(struct gemmd_client *client)
     cleanup_fd(&client->watcher_fd);
 }
 
-/* ---- the words --------------------------------------------------------------------------------
- */
+/* ---- the words ---- */
 
 static int check_answer(const struct side_packet *packet, const struct queue *queue)
 {

@@ -82,7 +82,7 @@ int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_u
     if (r != 0) {
         return r;
     }
-    struct queue *queue = submit_queue_of(client, ticket);
+    struct queue *queue = path_queue_of(client, ticket);
     if (!queue) {
         return unknown_ticket(ticket);
     }
@@ -122,7 +122,7 @@ int gemmd_cancel(gemmd_client_t *client, gemmd_ticket_t ticket)
     if (!client) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_cancel: client is NULL");
     }
-    struct queue *queue = submit_queue_of(client, ticket);
+    struct queue *queue = path_queue_of(client, ticket);
     if (!queue) {
         return unknown_ticket(ticket);
     }

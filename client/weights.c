@@ -132,8 +132,7 @@ int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_
     return r;
 }
 
-/* ---- of a daemon that is gone -----------------------------------------------------------------
- */
+/* ---- of a daemon that is gone ---- */
 
 int weights_find(struct gemmd_client *client, control_way call, const struct known_weight *weight,
                  uint64_t *ret_id)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/keeper/keeper.h"
 #include "daemon/server/cmdline.h"
@@ -43,6 +44,17 @@ static int refuse(const struct cmdline *cmdline, int r, const struct reason *why
     return supervisor_end_start(code);
 }
 
+static bool is_parsed;
+
+/* argp ends the process itself at a mistake in the command line, a unit's ExecStart= say. */
+static void end_parsing(int code, GD_UNUSED void *arg)
+{
+    if (!is_parsed && code == EXIT_CODE_USAGE && supervisor_has_weights()) {
+        log_sink_install();
+        _exit((int)supervisor_end_start(EXIT_CODE_USAGE));
+    }
+}
+
 /* A checkpoint may be put there before the start, and be for another user's eyes: no fault yet. */
 static void warn_of_models(const struct config *config)
 {
@@ -61,7 +73,9 @@ int main(int argc, char **argv)
     struct config config = {0};
     struct reason why = REASON_NULL;
     server_block_signals();
+    (void)on_exit(end_parsing, NULL);
     int r = cmdline_parse(argc, argv, &cmdline);
+    is_parsed = true;
     r = r != 0 ? r : cmdline_config(&cmdline, &config, &why);
     r = r != 0 ? r : log_sink_configure(config.log, &why);
     if (r != 0) {

@@ -160,6 +160,13 @@ const char *stats_hold_name(uint32_t i_hold)
     return names[i_hold];
 }
 
+const char *stats_disarm_name(uint32_t i_disarm)
+{
+    static const char *const names[STATS_DISARMS] = {"other", "unfit", "late", "stopped",
+                                                     "given_up"};
+    return names[i_disarm];
+}
+
 /* The place of that name, or the first that is unused, or the last. */
 static uint32_t find_place(const struct stats_page *page, const char *name)
 {

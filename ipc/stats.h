@@ -19,7 +19,7 @@
 #include "ipc/msg.h"
 
 #define STATS_MAGIC        0x53444d47u /* "GMDS" */
-#define STATS_VERSION      2u
+#define STATS_VERSION      3u
 #define STATS_FILE_NAME    "stats"
 #define STATS_DEVICES_MAX  16u
 #define STATS_MODELS_MAX   128u
@@ -29,6 +29,7 @@
 #define STATS_ACTS         3u  /* x as it comes, as int8, as fp8 */
 #define STATS_CLOSES       5u  /* full, deadline, window, complete, idle: see enum sched_close */
 #define STATS_HOLDS        3u  /* catch_up, arrival, prefill: see enum sched_hold */
+#define STATS_DISARMS      5u  /* other, unfit, late, stopped, given_up: see enum worker_disarm */
 
 struct stats_times {
     _Atomic uint64_t counts[STATS_TIME_BUCKETS]; /* not cumulative */
@@ -68,6 +69,9 @@ struct stats_worker {
     _Atomic uint64_t n_held;                      /* sessions that wait so; goes up and down */
     _Atomic uint64_t n_passes;  /* orders of weights that are known; goes up and down */
     _Atomic uint64_t n_in_step; /* sessions that share launches along them; goes up and down */
+    _Atomic uint64_t n_armed;   /* launches that were queued before their rows were known, and */
+    _Atomic uint64_t n_fired;   /* ... got them, or not, by why */
+    _Atomic uint64_t n_disarmed[STATS_DISARMS];
     struct stats_times kernel[STATS_CODES][STATS_ACTS][STATS_ROW_BUCKETS];
 };
 
@@ -138,9 +142,10 @@ const char *stats_rows_name(uint32_t i_rows);
 const char *stats_code_name(uint32_t i_code);
 const char *stats_act_name(uint32_t i_act);
 
-/* Names of the places of n_closed, n_holds and hold_idle_nsec. */
+/* Names of the places of n_closed, of n_holds and hold_idle_nsec, and of n_disarmed. */
 const char *stats_close_name(uint32_t i_close);
 const char *stats_hold_name(uint32_t i_hold);
+const char *stats_disarm_name(uint32_t i_disarm);
 
 /* stats_read() - any thread, any process. */
 static inline uint64_t stats_read(const _Atomic uint64_t *counter)

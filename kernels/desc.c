@@ -42,8 +42,7 @@ static int check_plain(const struct gk_desc *desc, struct reason *why)
     return 0;
 }
 
-/* ---- scales and zero points --------------------------------------------------------------------
- */
+/* ---- scales and zero points ---- */
 
 static int check_group(const char *name, uint32_t size, uint32_t extent, struct reason *why)
 {
@@ -89,8 +88,7 @@ static int check_scales(const struct gk_desc *desc, struct reason *why)
     return r;
 }
 
-/* ---- activation schemes ------------------------------------------------------------------------
- */
+/* ---- activation schemes ---- */
 
 /* The largest |x - zero| * |code - zero| of a scheme, by which k is bounded: sums are int32. */
 static uint32_t int8_product_max(const struct gk_desc *desc)

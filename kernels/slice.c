@@ -30,8 +30,7 @@ static uint32_t greatest_divisor(uint32_t a, uint32_t b)
     return a;
 }
 
-/* ---- along n ----------------------------------------------------------------------------------
- */
+/* ---- along n ---- */
 
 int gk_desc_slice_n(const struct gk_desc *whole, uint32_t first_n, uint32_t n,
                     struct gk_desc *ret_desc, struct reason *why)
@@ -69,8 +68,7 @@ int gk_canonical_slice_n(const struct gk_canonical *whole, uint32_t first_n, uin
     return 0;
 }
 
-/* ---- along k ----------------------------------------------------------------------------------
- */
+/* ---- along k ---- */
 
 static int slice_group_k(const struct gk_desc *whole, uint32_t first_k, uint32_t k,
                          uint32_t *ret_group_k, struct reason *why)

@@ -54,7 +54,7 @@ extern "C" {
 #define GEMMD_MUST_CHECK
 #endif
 
-/* ---- status --------------------------------------------------------------------------------- */
+/* ---- status ---- */
 
 /* The high byte is the category: see gemmd_status_category(). Numbers are never reused. */
 enum gemmd_status {
@@ -115,7 +115,7 @@ GEMMD_PUBLIC const char *gemmd_last_error(void);
 /* gemmd_version() - this library's version, "0.1.0". Static. Threads: any. */
 GEMMD_PUBLIC const char *gemmd_version(void);
 
-/* ---- connection ----------------------------------------------------------------------------- */
+/* ---- connection ---- */
 
 typedef struct gemmd_client gemmd_client_t;
 
@@ -173,7 +173,7 @@ GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,
  * this client become invalid. NULL is fine. */
 GEMMD_PUBLIC void gemmd_close(gemmd_client_t *client);
 
-/* ---- weights -------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 
 /* I8 and F8_E4M3 (the "fn" kind) are only for x that comes quantised. */
 enum gemmd_dtype { GEMMD_F32 = 1, GEMMD_F16 = 2, GEMMD_BF16 = 3, GEMMD_I8 = 5, GEMMD_F8_E4M3 = 14 };
@@ -228,7 +228,7 @@ GEMMD_PUBLIC int gemmd_find_weight(gemmd_client_t *client, const char *name,
 GEMMD_PUBLIC int gemmd_list_weights(gemmd_client_t *client, const char *model, size_t struct_bytes,
                                     gemmd_weight_t **ret_weights, size_t *ret_n) GEMMD_MUST_CHECK;
 
-/* ---- buffers -------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 /* Memory that this process and the daemon share. */
 typedef struct gemmd_buffer gemmd_buffer_t;
@@ -287,7 +287,7 @@ GEMMD_PUBLIC enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer)
  * it is not done anew if the daemon goes meanwhile, and ends with DISCONNECTED. NULL is fine. */
 GEMMD_PUBLIC void gemmd_buffer_free(gemmd_buffer_t *buffer);
 
-/* ---- products ------------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 /* How fp8 activations are summed. PROMOTED: sums of a GPU's tensor cores, which keep about 14 bits,
  * are added in f32 every 128 of k. FAST, on request: they may stay in the tensor core for all of k,
@@ -376,7 +376,7 @@ GEMMD_PUBLIC int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint6
  * CANCELLED, or as it would have if it had been launched already. Errors: NOT_FOUND. */
 GEMMD_PUBLIC int gemmd_cancel(gemmd_client_t *client, gemmd_ticket_t ticket) GEMMD_MUST_CHECK;
 
-/* ---- products in stream order --------------------------------------------------------------- */
+/* ---- products in stream order ---- */
 
 /* A CUDA stream of this process as the daemon takes turns with it. The request goes to the daemon
  * at once; the stream tells it when x is ready, and waits until y is there. The CPU does neither,

@@ -10,8 +10,7 @@
 
 #define TIE 1.01 /* times: closer than that is no difference */
 
-/* ---- gathering ---------------------------------------------------------------------------------
- */
+/* ---- gathering ---- */
 
 static struct bench_series *find_series(struct bench_sweep *sweep, const char *format,
                                         const char *kernel)
@@ -82,8 +81,7 @@ void bench_sweep_finish(struct bench_sweep *sweep)
     *sweep = (struct bench_sweep){.series = NULL};
 }
 
-/* ---- looking up --------------------------------------------------------------------------------
- */
+/* ---- looking up ---- */
 
 const struct bench_point *bench_find_point(const struct bench_series *series, uint32_t m)
 {
@@ -171,8 +169,7 @@ bool bench_is_notable(const struct bench_sweep *sweep, const struct bench_series
     return false;
 }
 
-/* ---- ridge and crossovers ----------------------------------------------------------------------
- */
+/* ---- ridge and crossovers ---- */
 
 double bench_ridge(const struct bench_series *series)
 {

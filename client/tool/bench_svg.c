@@ -65,8 +65,7 @@ static struct plot_pen pen_of(const struct drawing *drawing, uint32_t i)
     return (struct plot_pen){colours[i], is_eligible ? NULL : "2 4", 2.2};
 }
 
-/* ---- the two plots -----------------------------------------------------------------------------
- */
+/* ---- the two plots ---- */
 
 static struct plot plot_at(FILE *stream, const struct drawing *drawing, double top, double height)
 {
@@ -174,8 +173,7 @@ static void draw_speedup_plot(FILE *stream, const struct drawing *drawing, doubl
     }
 }
 
-/* ---- words -------------------------------------------------------------------------------------
- */
+/* ---- words ---- */
 
 static void draw_title(FILE *stream, const struct bench_sweep *sweep, double top)
 {

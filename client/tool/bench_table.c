@@ -9,8 +9,7 @@
 
 #define CROSSOVERS_MAX 8u /* of a pair */
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 struct entry {
     const struct bench_series *series;
@@ -61,8 +60,7 @@ static void print_rows(FILE *stream, const struct bench_sweep *sweep, uint32_t m
     }
 }
 
-/* ---- ridges and crossovers ---------------------------------------------------------------------
- */
+/* ---- ridges and crossovers ---- */
 
 static void print_floor(FILE *stream, const struct bench_series *series)
 {
@@ -165,8 +163,7 @@ void bench_print_table(FILE *stream, const struct bench_sweep *sweep)
     print_crossovers(stream, sweep);
 }
 
-/* ---- padding -----------------------------------------------------------------------------------
- */
+/* ---- padding ---- */
 
 bool bench_padded_shape(const struct bench_shape *shape, struct bench_shape *ret_padded)
 {

@@ -159,8 +159,7 @@ void doctor_ipc(struct findings *findings)
                  "(RestrictAddressFamilies=AF_UNIX, SystemCallFilter=@system-service)");
 }
 
-/* ---- with the daemon ---------------------------------------------------------------------------
- */
+/* ---- with the daemon ---- */
 
 void doctor_device_memory(struct findings *findings, struct tool *tool, uint32_t i_device,
                           const char *name)

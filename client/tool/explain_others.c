@@ -107,6 +107,18 @@ static uint32_t run_length(const struct other *other, uint32_t i_first, uint32_t
     return i - i_first;
 }
 
+/* What stands before a reason, after `last`; how much of it is said already. */
+static const char *separator(const struct why_not *last, const struct why_not *reason,
+                             size_t *ret_n_said)
+{
+    bool is_same_head = last && has_same_head(last, reason);
+    *ret_n_said = is_same_head ? head_bytes(reason) + 1 : 0;
+    if (!last) {
+        return "";
+    }
+    return is_same_head ? "," : "; ";
+}
+
 /* "it could, and is not faster: 31.2 us measured at M 1, 33.0 us measured at M 2 to 4" */
 static void print_reasons(FILE *stream, const struct other *other, const struct msg_choice *choices,
                           uint32_t n_choices)
@@ -119,12 +131,9 @@ static void print_reasons(FILE *stream, const struct other *other, const struct 
         if (!reason->text) {
             continue;
         }
-        size_t n_said = last && has_same_head(last, reason) ? head_bytes(reason) + 1 : 0;
-        (void)fprintf(stream, "%s%.*s",
-                      !last    ? ""
-                      : n_said ? ","
-                               : "; ",
-                      (int)(reason->n_bytes - n_said), reason->text + n_said);
+        size_t n_said;
+        (void)fputs(separator(last, reason, &n_said), stream);
+        (void)fprintf(stream, "%.*s", (int)(reason->n_bytes - n_said), reason->text + n_said);
         if (n < n_choices) {
             (void)fprintf(stream, " at M %u", choices[i].m);
         }

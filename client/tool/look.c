@@ -89,8 +89,7 @@ void look_rates(const struct look *now, const struct look *then, uint32_t i_devi
     }
 }
 
-/* ---- health ------------------------------------------------------------------------------------
- */
+/* ---- health ---- */
 
 static bool is_gone(const struct look *look)
 {

@@ -128,7 +128,7 @@ int npy_parse(const uint8_t *bytes, size_t n_bytes, struct npy_header *ret_heade
     return r;
 }
 
-/* ---- files ---------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static int read_whole(const char *path, uint8_t **ret_bytes, size_t *ret_n_bytes,
                       struct reason *why)

@@ -6,8 +6,7 @@
 
 #include "ipc/base/num.h"
 
-/* ---- the page ----------------------------------------------------------------------------------
- */
+/* ---- the page ---- */
 
 void plot_page_begin(FILE *stream, double width, double height)
 {
@@ -69,8 +68,7 @@ static void write_line(FILE *stream, double x0, double y0, double x1, double y1,
     (void)fprintf(stream, "/>\n");
 }
 
-/* ---- axes --------------------------------------------------------------------------------------
- */
+/* ---- axes ---- */
 
 static const struct plot_pen grid_pen = {"#e4e4e4", NULL, 1};
 
@@ -150,8 +148,7 @@ void plot_axes(const struct plot *plot, const char *x_label, const char *y_label
     (void)fprintf(plot->stream, "</g>\n");
 }
 
-/* ---- lines -------------------------------------------------------------------------------------
- */
+/* ---- lines ---- */
 
 void plot_line(const struct plot *plot, const struct plot_point *points, uint32_t n,
                const struct plot_pen *pen)

@@ -93,8 +93,7 @@ static void print_devices(const struct look *now, const struct look *then, FILE 
     }
 }
 
-/* ---- kernels -----------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 
 static uint64_t count_of(const struct stats_times *now, const struct stats_times *then)
 {

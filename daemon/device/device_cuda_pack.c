@@ -164,8 +164,7 @@ static int send(struct packer *packer, uint64_t offset, uint64_t n_bytes, struct
     return fail(packer, error, "copying a weight's codes", why);
 }
 
-/* ---- the weight -------------------------------------------------------------------------------
- */
+/* ---- the weight ---- */
 
 /* An array of the rest, and its place in the device's copy. */
 struct array {

@@ -179,15 +179,23 @@ static void add_waiting(struct field *field, const struct route_ring *ring,
     field->due_nsec = num_min(field->due_nsec, place->due_nsec);
 }
 
-static void add_coming(struct field *field, const struct sched_session *session, uint64_t now_nsec)
+void rendezvous_expect(const struct sched_session *session, uint64_t now_nsec,
+                       uint64_t *ret_expected_nsec, uint64_t *ret_late_nsec)
 {
     const struct route_walker *walker = &session->walker;
     uint64_t think_nsec = route_think_nsec(walker);
     uint64_t start_nsec =
         walker->n_open == 0 ? walker->idle_nsec : num_max(session->run_end_nsec, now_nsec);
-    uint64_t expected_nsec = start_nsec + think_nsec;
     uint64_t patience_nsec = (uint64_t)(2.5f * walker->deviation_nsec + PATIENCE_NSEC);
-    uint64_t late_nsec = expected_nsec + patience_nsec + think_nsec / 4;
+    *ret_expected_nsec = start_nsec + think_nsec;
+    *ret_late_nsec = *ret_expected_nsec + patience_nsec + think_nsec / 4;
+}
+
+static void add_coming(struct field *field, const struct sched_session *session, uint64_t now_nsec)
+{
+    const struct route_walker *walker = &session->walker;
+    uint64_t expected_nsec, late_nsec;
+    rendezvous_expect(session, now_nsec, &expected_nsec, &late_nsec);
     if (now_nsec >= late_nsec) {
         return; /* away: nobody waits for him */
     }

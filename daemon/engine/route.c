@@ -264,6 +264,7 @@ static void make_ring(struct routes *routes, struct route_node *first)
     ring->first = first;
     ring->n_cohort = 0;
     ring->n_steps = UINT32_MAX;
+    ring->ahead = (struct ahead){.n_laps = 0};
     struct route_node *node = first;
     do {
         node->ring = ring;

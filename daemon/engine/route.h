@@ -19,6 +19,7 @@
 #include "ipc/base/check.h"
 #include "ipc/base/list.h"
 
+#include "daemon/engine/ahead.h"
 #include "daemon/engine/cost.h"
 
 #define ROUTE_GOOD_STEPS 2u /* that a walker makes along a ring before it counts as on it */
@@ -45,8 +46,8 @@ struct route_edge {
     float think_nsec; /* mean */
 };
 
-/* A pass over a model, and who is on it. `n_cohort` and what follows are
- * rendezvous.c's. */
+/* A pass over a model, and who is on it. `n_cohort` to `run_nsec` are rendezvous.c's, `ahead` is
+ * sched_ahead.c's. */
 struct route_ring {
     struct route_node *first;
     uint32_t n_nodes; /* 0: not in use */
@@ -55,6 +56,7 @@ struct route_ring {
     uint32_t n_cohort; /* walkers that are worth waiting for; fewer than 2: nobody waits */
     uint32_t n_steps;  /* of its walkers since the cohort was chosen */
     double run_nsec;   /* of one launch for one row, mean over the ring */
+    struct ahead ahead;
 };
 
 /* Embedded in the session. Zero, then route_join(). */

@@ -101,6 +101,7 @@ static struct route_node *node_of(struct sched *sched, uint64_t weight_key)
     for (uint32_t i = 0; i < SCHED_FLIGHTS_MAX; i++) {
         sched->flights[i].node = NULL;
     }
+    sched->ahead_node = NULL;
     list_for_each (in_all, &sched->all_queues) {
         struct sched_queue *queue = LIST_OWNER(in_all, struct sched_queue, in_all);
         queue->node = route_node(sched->routes, queue->weight_key);
@@ -115,6 +116,7 @@ static void learn_arrival(struct sched *sched, struct sched_item *item, struct r
     session->priority = list_is_empty(&session->in_active) ? item->priority : session->priority;
     session->hold_nsec_max = item->hold_nsec_max;
     session->class_key = item->class_key;
+    session->n_rows = item->n_rows;
     route_arrive(sched->routes, &session->walker, is_prefill(sched, item) ? NULL : node, now_nsec);
     if (session->walker.ring != NULL && sched->limits.mode == SCHED_RENDEZVOUS) {
         rendezvous_plan(session->walker.ring);
@@ -261,6 +263,15 @@ void sched_failed(struct sched *sched, uint64_t now_nsec)
     expect_free(sched, now_nsec);
 }
 
+void sched_postponed(struct sched *sched, uint64_t now_nsec)
+{
+    GD_ASSERT(sched->n_flights > 0);
+    struct sched_flight flight = sched->flights[sched->i_first_flight];
+    sched->i_first_flight = (sched->i_first_flight + 1) % SCHED_FLIGHTS_MAX;
+    sched->flights[(sched->i_first_flight + sched->n_flights - 1) % SCHED_FLIGHTS_MAX] = flight;
+    expect_free(sched, now_nsec);
+}
+
 /* ---- decisions ---- */
 
 /* Until when the item with the earliest deadline can wait; UINT64_MAX: there is none. */
@@ -300,6 +311,10 @@ static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choic
     turns_charge(sched, ret_items, n_items, flight.n_rows, flight.expected_nsec);
     for (uint32_t i = 0; i < n_items; i++) {
         ret_items[i]->session->run_end_nsec = sched->free_nsec;
+    }
+    if (flight.node != NULL && flight.node->ring != NULL) {
+        struct route_ring *ring = flight.node->ring;
+        ahead_launched(&ring->ahead, ring->n_nodes, now_nsec);
     }
     ret_verdict->n_rows = flight.n_rows;
     ret_verdict->close = is_full ? SCHED_CLOSE_FULL : choice->close;

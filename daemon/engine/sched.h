@@ -69,7 +69,8 @@ struct sched_session {
     struct route_walker walker;
     enum sched_priority priority; /* of its latest request */
     uint64_t hold_nsec_max;       /* of its latest request */
-    uint32_t class_key;           /* likewise */
+    uint32_t class_key;           /* these two likewise */
+    uint32_t n_rows;
     double deficit_nsec;
     double n_rounds;           /* that the deficit accounts for */
     uint64_t run_end_nsec;     /* when its latest launch should end */
@@ -127,6 +128,14 @@ struct sched_stats {
     uint32_t n_in_step;              /* sessions that share launches along them */
 };
 
+/* The launch that should come next. */
+struct sched_ahead {
+    uint64_t weight_key;
+    uint32_t class_key;
+    uint32_t n_rows;    /* at most */
+    uint64_t wait_nsec; /* after the end of the one before it should have been given out */
+};
+
 struct sched;
 
 /* sched_new() - 0, -ENOMEM, or -EINVAL when a limit is 0. */
@@ -151,11 +160,20 @@ enum sched_push sched_push(struct sched *sched, struct sched_item *item,
 uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **ret_items,
                     struct sched_verdict *ret_verdict);
 
+/* sched_ahead() - after sched_next() has given out a launch: which one should come next, where all
+ * who wait for that one walk over a ring in step, or one alone does, and have been right about it;
+ * false: it cannot be told, or telling has brought nothing lately (ahead.h). Asking changes no
+ * decision. sched_ahead_missed() - the one that was told of last came otherwise, or not in time. */
+bool sched_ahead(struct sched *sched, uint64_t now_nsec, struct sched_ahead *ret_ahead);
+void sched_ahead_missed(struct sched *sched);
+
 /* sched_ended() - the oldest launch that is running has ended, having taken run_nsec; 0 where it
  * failed. sched_failed() - the newest one has not begun and never will. Either before the
- * sched_done() and sched_again() of its items. */
+ * sched_done() and sched_again() of its items. sched_postponed() - the oldest one has not begun and
+ * will, behind the others. */
 void sched_ended(struct sched *sched, uint64_t now_nsec, uint64_t run_nsec);
 void sched_failed(struct sched *sched, uint64_t now_nsec);
+void sched_postponed(struct sched *sched, uint64_t now_nsec);
 void sched_done(struct sched *sched, struct sched_item *item, uint64_t now_nsec);
 void sched_again(struct sched *sched, struct sched_item *item);
 

@@ -2,7 +2,7 @@
  *
  * Floors, lowest first: sched_queues.c (items, streams, queues; filling a launch),
  * sched_prefill.c (chunks), rendezvous.c (whom to run and whom to hold on a ring), sched_turns.c
- * (whose turn it is), sched.c (events and decisions). */
+ * (whose turn it is), sched_ahead.c (which launch comes next), sched.c (events and decisions). */
 #pragma once
 
 #include "ipc/base/clock.h"
@@ -70,6 +70,8 @@ struct sched {
     uint64_t credit_nsec; /* when that was brought up to date */
     uint64_t decode_nsec; /* when the latest decode request came or ended */
 
+    const struct route_node *ahead_node; /* before the launch that was told of last; NULL: none */
+
     uint64_t hold_until_nsec; /* the latest decision was to wait until then; 0: it was not */
     uint64_t idle_since_nsec; /* the device is idle because of it since then; 0: it is not */
     enum sched_hold idle_hold;
@@ -110,6 +112,11 @@ struct rendezvous {
  * rendezvous_has() - is what that session waits for the ring's business? */
 void rendezvous_plan(struct route_ring *ring);
 bool rendezvous_has(const struct sched_session *session);
+
+/* rendezvous_expect() - when a session of a ring should ask for what comes next, and from when on
+ * it is late: nobody waits for it any longer. */
+void rendezvous_expect(const struct sched_session *session, uint64_t now_nsec,
+                       uint64_t *ret_expected_nsec, uint64_t *ret_late_nsec);
 
 /* rendezvous_choose() - what the cohort of a ring should do: run one of its queues, or wait. Some
  * session of it has something queued. free_nsec: when the device can start. */

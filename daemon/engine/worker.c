@@ -46,9 +46,10 @@ static bool pass(struct worker *worker)
 {
     bool has_worked = inbox_take(worker);
     has_worked |= intake_poll(worker);
-    has_worked |= order_poll(worker, intake_door_status(worker));
+    has_worked |= order_poll(worker, worker_door_status(worker));
     has_worked |= intake_expire(worker);
     has_worked |= batch_launch(worker);
+    has_worked |= armed_poll(worker);
     has_worked |= batch_poll(worker);
     return has_worked;
 }
@@ -205,7 +206,7 @@ static int alloc_memory(struct worker *worker)
     }
     worker->requests = calloc(worker->limits.requests_max, sizeof(*worker->requests));
     worker->request_buckets = calloc(worker->n_request_buckets, sizeof(struct list));
-    worker->batches = calloc(worker->device->launches_max, sizeof(*worker->batches));
+    worker->batches = calloc(worker_batches(worker->device), sizeof(*worker->batches));
     if (worker->requests == NULL || worker->request_buckets == NULL || worker->batches == NULL) {
         return err_raise(-ENOMEM);
     }
@@ -344,7 +345,12 @@ void worker_stats(struct worker *worker, struct worker_stats *ret_stats)
         .n_held = (uint32_t)stats_read(&counters->n_held),
         .n_passes = (uint32_t)stats_read(&counters->n_passes),
         .n_in_step = (uint32_t)stats_read(&counters->n_in_step),
+        .n_armed = stats_read(&counters->n_armed),
+        .n_fired = stats_read(&counters->n_fired),
     };
+    for (uint32_t i = 0; i < WORKER_DISARMS; i++) {
+        ret_stats->n_disarmed[i] = stats_read(&counters->n_disarmed[i]);
+    }
     for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
         ret_stats->n_closed[i] = stats_read(&counters->n_closed[i]);
     }

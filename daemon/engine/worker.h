@@ -33,6 +33,7 @@ struct worker_limits {
     uint32_t rows_max;             /* m of one request */
     uint32_t spin_usec;            /* how long an idle worker polls at most before it sleeps */
     enum sched_mode mode;
+    bool may_arm; /* queue launches ahead of their rows, where the device has MPS and can */
 };
 
 /* Who a request is for. The session keeps `buffers` alive until worker_detach() has called back. */
@@ -94,6 +95,18 @@ void worker_drain(struct worker *worker);
 void worker_ask(struct worker *worker);
 bool worker_has_answered(const struct worker *worker);
 
+/* Why an armed launch was not fired: another came first; its rows did not fit (too many, other
+ * types, in CPU memory, with scales); nobody came in time; the worker takes nothing more; the
+ * device had ceased to wait. */
+enum worker_disarm {
+    WORKER_DISARM_OTHER,
+    WORKER_DISARM_UNFIT,
+    WORKER_DISARM_LATE,
+    WORKER_DISARM_STOPPED,
+    WORKER_DISARM_GIVEN_UP,
+    WORKER_DISARMS,
+};
+
 #define WORKER_BATCH_BUCKETS STATS_ROW_BUCKETS
 
 struct worker_stats {
@@ -118,5 +131,8 @@ struct worker_stats {
     uint32_t n_held;
     uint32_t n_passes;
     uint32_t n_in_step;
+    uint64_t n_armed; /* each ends in one of the next two, but for the one that is armed now */
+    uint64_t n_fired;
+    uint64_t n_disarmed[WORKER_DISARMS];
 };
 void worker_stats(struct worker *worker, struct worker_stats *ret_stats); /* any thread */

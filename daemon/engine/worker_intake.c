@@ -27,18 +27,6 @@ static uint32_t class_of(const struct request_desc *desc)
     return desc->x_dtype | (uint32_t)desc->y_dtype << 8;
 }
 
-int intake_door_status(const struct worker *worker)
-{
-    if (worker->is_lost) {
-        return STATUS_DEVICE_LOST;
-    }
-    if (atomic_load_explicit(&worker->is_stopping, memory_order_relaxed) ||
-        atomic_load_explicit(&worker->is_draining, memory_order_relaxed)) {
-        return STATUS_SHUTTING_DOWN;
-    }
-    return 0;
-}
-
 static uint64_t hold_nsec_max(uint32_t flags)
 {
     uint64_t usec = flags >> REQUEST_HOLD_SHIFT;
@@ -97,7 +85,7 @@ static int check(struct worker *worker, struct worker_request *request,
                  const struct request_desc *desc, struct reason *why)
 {
     int r = check_order(worker, request, desc, why);
-    int status = intake_door_status(worker);
+    int status = worker_door_status(worker);
     if (r == 0 && status != 0) {
         return reason_set(why, status, "%s", status_text(status));
     }

@@ -1,9 +1,11 @@
 /* worker_internal.h - what the files of the worker share.
  *
  * Floors, lowest first: worker_words.c (the words of stream order), worker_finish.c (a request
- * ends), worker_batch.c (launches), worker_order.c (requests that wait for their stream),
- * worker_intake.c (requests come in), worker_inbox.c (the main thread's orders), worker.c (the
- * loop). Everything here belongs to the worker thread but where a line says otherwise. */
+ * ends), worker_queue.c (requests that wait for a launch), worker_batch.c (what a launch is made
+ * of), worker_armed.c (launches queued ahead), worker_launch.c (launches begin), worker_landing.c
+ * (launches end), worker_order.c (requests that wait for their stream), worker_intake.c (requests
+ * come in), worker_inbox.c (the main thread's orders), worker.c (the loop). Everything here belongs
+ * to the worker thread but where a line says otherwise. */
 #pragma once
 
 #include <pthread.h>
@@ -101,10 +103,18 @@ struct worker_request {
     struct list in_order; /* linked while it waits for its stream */
 };
 
+/* Of which slot a weight was when it was launched; found by its address. */
+#define WORKER_SLOTS 1024u
+struct worker_slot {
+    uint64_t weight_key; /* as in sched_item; 0: none */
+    uint64_t slot_id;
+};
+
 /* One launch. `launch` is first: the device gives its address back. */
 struct worker_batch {
     struct device_launch launch;
     bool is_busy;
+    struct weight *weight; /* a reference, of one that was armed; else its requests hold it */
     uint32_t n_requests;
     uint32_t n_sessions;
     uint32_t n_rows;
@@ -154,15 +164,40 @@ struct worker {
     struct list *request_buckets; /* by session and request id */
     uint32_t n_request_buckets;   /* a power of two */
     uint64_t hash_secret;
-    struct worker_batch *batches; /* device->launches_max of them */
+    struct worker_batch *batches; /* worker_batches() of them */
     uint32_t n_busy_batches;
     uint64_t n_batches;
+    struct worker_batch *armed;   /* it may be fired; NULL: none */
+    struct sched_ahead armed_for; /* what that should be */
+    uint64_t armed_until_nsec;    /* it is waited for; 0: the one before has not ended */
+    uint32_t n_unfired; /* batches without requests: armed, or disarmed and not back yet */
+    struct worker_slot slots[WORKER_SLOTS];
 };
 
 /* request_of_item() - the request that embeds it. */
 static inline struct worker_request *request_of_item(struct sched_item *item)
 {
     return LIST_OWNER(item, struct worker_request, item);
+}
+
+/* request_is_prefill() - does it take more rows than a batch has? */
+static inline bool request_is_prefill(const struct worker_request *request)
+{
+    return request->item.n_rows > GK_BATCH_ROWS_MAX;
+}
+
+/* worker_batches() - launches that may be in flight, and one that is armed. */
+static inline uint32_t worker_batches(const struct device *device)
+{
+    return device->launches_max + 1;
+}
+
+/* worker_may_arm() - is it wanted, and can the device? Without MPS what waits on a GPU keeps it
+ * from the clients. */
+static inline bool worker_may_arm(const struct worker *worker)
+{
+    const struct device *device = worker->device;
+    return worker->limits.may_arm && device->has_mps && device->ops->arm != NULL;
 }
 
 /* ---- worker_words.c ---- */
@@ -214,17 +249,11 @@ void lane_mark_corrupt(struct worker *worker, struct worker_session *session);
 /* session_finish_if_done() - free a session that is being detached and has nothing in flight. */
 void session_finish_if_done(struct worker *worker, struct worker_session *session);
 
-/* ---- worker_batch.c ---- */
+/* ---- worker_queue.c ---- */
 
-/* batch_launch() - start one launch, if there is one and the device takes it; else wake_nsec is
- * when to ask again. batch_poll() - finish what the device has finished. Both: was there anything
- * to do?
- */
-bool batch_launch(struct worker *worker);
-bool batch_poll(struct worker *worker);
-
-/* batch_chunk_rows() - rows of each launch of a checked request, whose item says what it is. */
-uint32_t batch_chunk_rows(const struct worker *worker, const struct worker_request *request);
+/* worker_door_status() - is the worker in a state to take requests at all? 0 or the status that
+ * refuses them. */
+int worker_door_status(const struct worker *worker);
 
 /* batch_enqueue() - give a request to the scheduler: it is ready to be launched from now on.
  * batch_drop_waiting() - take a request out that is queued or between chunks; false if it is
@@ -234,6 +263,59 @@ bool batch_drop_waiting(struct worker *worker, struct worker_request *request);
 
 /* batch_refuse_all() - end everything that is not in flight with that status. */
 void batch_refuse_all(struct worker *worker, int status, const char *text);
+
+/* ---- worker_batch.c ---- */
+
+/* batch_begin() - an empty one of the pool; NULL: all are busy. batch_end() - back to the pool.
+ * batch_fill() - with these requests, n_rows rows of each at most. */
+struct worker_batch *batch_begin(struct worker *worker);
+void batch_end(struct worker *worker, struct worker_batch *batch);
+void batch_fill(struct worker *worker, struct worker_batch *batch, struct sched_item *const *items,
+                uint32_t n_items, uint32_t n_rows);
+
+/* batch_finish_one() - end a request that was taken. batch_finish_all() - end all of the batch's
+ * with that status, and the batch. */
+void batch_finish_one(struct worker *worker, struct worker_request *request,
+                      const struct outcome *outcome);
+void batch_finish_all(struct worker *worker, struct worker_batch *batch, int status,
+                      const char *text);
+
+/* batch_problem() - of decode requests of that class; m is to be filled in. batch_chunk_rows() -
+ * rows of each launch of a checked request, whose item says what it is. */
+struct gk_problem batch_problem(const struct worker *worker, const struct weight *weight,
+                                uint32_t class_key);
+uint32_t batch_chunk_rows(const struct worker *worker, const struct worker_request *request);
+
+/* ---- worker_armed.c ---- */
+
+/* armed_remember() - that weight is launched. armed_begin() - arm what should come next, if
+ * something should and the device can. */
+void armed_remember(struct worker *worker, const struct weight *weight);
+void armed_begin(struct worker *worker);
+
+/* armed_take() - the armed batch, empty, if it can run these items; they are to be filled in, and
+ * armed_fire() has them run. NULL: none can, and none is armed any more. */
+struct worker_batch *armed_take(struct worker *worker, struct sched_item *const *items,
+                                uint32_t n_items, uint32_t n_rows);
+void armed_fire(struct worker *worker, struct worker_batch *batch);
+
+/* armed_poll() - disarm what nobody came for in time, or when the worker takes nothing more; was
+ * there anything to do? armed_landed() - the device gave that batch back: was it never fired? */
+bool armed_poll(struct worker *worker);
+bool armed_landed(struct worker *worker, struct worker_batch *batch);
+
+/* ---- worker_launch.c ---- */
+
+/* batch_launch() - start one launch, if there is one and the device takes it; else wake_nsec is
+ * when to ask again; was there anything to do? batch_send() - give a batch to the device that has
+ * been given out and has its kernel. */
+bool batch_launch(struct worker *worker);
+void batch_send(struct worker *worker, struct worker_batch *batch);
+
+/* ---- worker_landing.c ---- */
+
+/* batch_poll() - finish what the device has finished; was there anything? */
+bool batch_poll(struct worker *worker);
 
 /* ---- worker_order.c ---- */
 
@@ -250,10 +332,6 @@ bool order_poll(struct worker *worker, int door_status);
 bool order_drop(struct worker *worker, struct worker_request *request);
 
 /* ---- worker_intake.c ---- */
-
-/* intake_door_status() - is the worker in a state to take requests at all? 0 or the status that
- * refuses them. */
-int intake_door_status(const struct worker *worker);
 
 /* intake_poll() - take a few requests of each lane. intake_expire() - answer those whose deadline
  * has passed. Both: was there anything to do? */

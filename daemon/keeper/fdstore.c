@@ -62,8 +62,7 @@ void fdstore_finish(struct fdstore *store)
     *store = FDSTORE_NULL;
 }
 
-/* ---- handing over ------------------------------------------------------------------------------
- */
+/* ---- handing over ---- */
 
 static int set_number(const char *variable, long long number)
 {
@@ -90,7 +89,7 @@ static int set_names(const struct fdstore *store)
 
 /* The place of a descriptor may be where a later one lies: that one is moved behind all places, and
  * comes back from there. */
-static int make_room(const struct fdstore *store, uint32_t i_place)
+static int make_room(struct fdstore *store, uint32_t i_place)
 {
     int place = FIRST_FD + (int)i_place;
     for (uint32_t i = i_place + 1; i < store->n; i++) {
@@ -116,7 +115,7 @@ static int place_fd(struct fdstore_item *item, int place)
     return 0;
 }
 
-static int place_fds(const struct fdstore *store)
+static int place_fds(struct fdstore *store)
 {
     int r = 0;
     for (uint32_t i = 0; i < store->n && r == 0; i++) {
@@ -126,7 +125,7 @@ static int place_fds(const struct fdstore *store)
     return r;
 }
 
-int fdstore_hand_over(const struct fdstore *store)
+int fdstore_hand_over(struct fdstore *store)
 {
     if (store->n == 0) {
         return unsetenv("LISTEN_FDS") < 0 ? err_raise(-errno) : 0;

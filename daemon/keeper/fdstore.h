@@ -31,4 +31,4 @@ void fdstore_finish(struct fdstore *store);
  * following, whatever was there, and LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES tell of them. Takes
  * numbers above those for what lies in another's place: one mostly, never more than half as many. 0
  * or negative errno. */
-int fdstore_hand_over(const struct fdstore *store) GD_MUST_CHECK;
+int fdstore_hand_over(struct fdstore *store) GD_MUST_CHECK;

@@ -60,8 +60,7 @@ struct keeper {
     int exit_code;
 };
 
-/* ---- notices -----------------------------------------------------------------------------------
- */
+/* ---- notices ---- */
 
 /* Said once: what comes next is refused for the same reason. */
 static void refuse_put(struct keeper *keeper, const char *name)
@@ -128,11 +127,10 @@ static void read_notices(struct keeper *keeper)
     }
 }
 
-/* ---- the child ---------------------------------------------------------------------------------
- */
+/* ---- the child ---- */
 
 /* Ends with its parent: a second keeper could not be given what the first one held. */
-static void become_daemon(const struct keeper *keeper)
+static void become_daemon(struct keeper *keeper)
 {
     char usec[32];
     (void)snprintf(usec, sizeof(usec), "%llu",
@@ -213,8 +211,7 @@ static void reap(struct keeper *keeper)
     }
 }
 
-/* ---- signals and time --------------------------------------------------------------------------
- */
+/* ---- signals and time ---- */
 
 static void pass_on(const struct keeper *keeper, int signal)
 {
@@ -297,8 +294,7 @@ static void turn(struct keeper *keeper)
     }
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------
- */
+/* ---- set-up ---- */
 
 static int open_signals(struct keeper *keeper)
 {

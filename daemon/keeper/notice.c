@@ -9,8 +9,7 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/num.h"
 
-/* ---- the text ----------------------------------------------------------------------------------
- */
+/* ---- the text ---- */
 
 static void parse_line(struct notice *notice, const char *line, size_t n_bytes)
 {
@@ -45,8 +44,7 @@ void notice_parse(struct notice *notice)
     }
 }
 
-/* ---- the message -------------------------------------------------------------------------------
- */
+/* ---- the message ---- */
 
 static void take_control(struct notice *notice, struct msghdr *message)
 {

@@ -19,8 +19,7 @@ static void *option_field(struct config *config, const struct config_option *opt
     return (char *)config + option->offset;
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static bool parse_number(enum config_type type, const char *text, uint64_t *ret_value)
 {
@@ -202,8 +201,7 @@ void config_finish(struct config *config)
     list_finish(&config->kernels_preferred);
 }
 
-/* ---- rules -------------------------------------------------------------------------------------
- */
+/* ---- rules ---- */
 
 int config_split_model(const char *item, char *ret_name, size_t name_bytes, const char **ret_path,
                        struct reason *why)

@@ -49,6 +49,7 @@ struct config {
     uint64_t socket_mode;
     uint64_t threads;
     uint64_t batching; /* enum sched_mode */
+    uint64_t launch_ahead;
     uint64_t spin_usec;
     uint64_t rows_max;
     uint64_t requests_max;

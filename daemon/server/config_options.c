@@ -17,8 +17,7 @@
 #include "ipc/lane.h"
 #include "ipc/msg.h"
 
-/* ---- rules of single values --------------------------------------------------------------------
- */
+/* ---- rules of single values ---- */
 
 static int rule_socket_mode(const char *value, struct reason *why)
 {
@@ -102,8 +101,7 @@ static int rule_device(const char *value, struct reason *why)
     return 0;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 /* ...: the sentence of documentation, then what few options have, as initialisers by name. */
 #define ROW_OF(is_reloadable_, type_, field_, initial_, min_, max_, unit_, ...)                    \
@@ -161,6 +159,10 @@ static const struct config_option options[] = {
     ROW(CHOICE, batching, "rendezvous", SCHED_OFF, SCHED_RENDEZVOUS, "off|natural|rendezvous",
         "How requests of different sessions for one weight share launches: not at all, when they "
         "happen to wait at the same time, or by holding sessions until others have caught up."),
+    ROW(CHOICE, launch_ahead, "true", 0, 1, "false|true",
+        "On GPUs behind MPS: queue the launch that is expected next before its rows have come, "
+        "where sessions are in step and it makes their steps shorter. The products are the same, "
+        "bit for bit."),
     ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
         "How long an idle worker polls its lanes at most before it sleeps; it polls less where "
         "recent pauses were longer than that, and an idle daemon not at all. 0: sleep at once."),

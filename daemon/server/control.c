@@ -40,8 +40,7 @@ void control_finish(struct control *control)
     control->payload = NULL;
 }
 
-/* ---- replies -----------------------------------------------------------------------------------
- */
+/* ---- replies ---- */
 
 static void hold(struct control *control, struct session *session, const struct frame_route *route,
                  const uint8_t *bytes, size_t n_bytes)
@@ -146,8 +145,7 @@ void control_on_reply(struct control *control, uint64_t session_id,
     send_reply(control, session, verb_find(MSG_VERB_SUBMIT), &pending->route, &reply);
 }
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 static struct session *find_sender(const struct control *control, const struct frame_route *route)
 {
@@ -249,8 +247,7 @@ bool control_pump(struct control *control, uint32_t n_max)
     return true;
 }
 
-/* ---- outboxes ----------------------------------------------------------------------------------
- */
+/* ---- outboxes ---- */
 
 static void flush_session(struct control *control, struct session *session)
 {

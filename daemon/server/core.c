@@ -23,8 +23,7 @@ const char *core_phase_name(enum core_phase phase)
     return names[phase];
 }
 
-/* ---- news from the workers: hand it on, nothing else -------------------------------------------
- */
+/* ---- news from the workers: hand it on, nothing else ---- */
 
 static void on_reply(void *arg, uint64_t session_id, const struct request_result *result)
 {
@@ -43,8 +42,7 @@ static void on_fatal(void *arg, const struct reason *why)
     mailbox_post(arg, MAIL_FATAL, 0, &result);
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------
- */
+/* ---- set-up ---- */
 
 /* What the limit leaves beside what is open already: known only when all of the daemon's own is
  * open, so an unset option counts what is open now and keeps some room. */
@@ -106,6 +104,7 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
         .rows_max = (uint32_t)core->config->rows_max,
         .spin_usec = (uint32_t)core->config->spin_usec,
         .mode = (enum sched_mode)core->config->batching,
+        .may_arm = core->config->launch_ahead != 0,
     };
     const struct worker_callbacks callbacks = {
         .arg = &core->mailbox,
@@ -232,8 +231,7 @@ int core_adopt(struct core *core, struct reason *why)
     return r;
 }
 
-/* ---- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end ---- */
 
 void core_drain(struct core *core)
 {
@@ -283,8 +281,7 @@ void core_finish(struct core *core)
     mailbox_finish(&core->mailbox);
 }
 
-/* ---- look-ups ----------------------------------------------------------------------------------
- */
+/* ---- look-ups ---- */
 
 struct device *core_device(const struct core *core, const char *name, struct reason *why)
 {

@@ -52,8 +52,7 @@ struct http {
     uint32_t n_listeners;
 };
 
-/* ---- replies -----------------------------------------------------------------------------------
- */
+/* ---- replies ---- */
 
 static struct MHD_Response *response_of(struct http_reply *reply)
 {
@@ -102,8 +101,7 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned cod
     return send_reply(connection, &reply);
 }
 
-/* ---- requests ----------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 /* "localhost", "127.0.0.1" or "[::1]", with or without a port. */
 static bool is_own_host(const char *host)
@@ -178,8 +176,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     return answer(listener, connection, path);
 }
 
-/* ---- connections -------------------------------------------------------------------------------
- */
+/* ---- connections ---- */
 
 /* Either side has ended it. libmicrohttpd says so only when it comes to that connection, which may
  * be after it has accepted the next; sending nothing fails if we may not send any more. */
@@ -263,8 +260,7 @@ static uint64_t end_old_ones(struct listener *listener)
     return next_nsec;
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------
- */
+/* ---- the loop ---- */
 
 static void turn(struct listener *listener)
 {
@@ -315,8 +311,7 @@ void http_resume(struct http *http)
     }
 }
 
-/* ---- set-up and end ----------------------------------------------------------------------------
- */
+/* ---- set-up and end ---- */
 
 int http_new(struct sd_event *event, http_answer_fn answer_fn, void *arg, struct http **ret_http)
 {

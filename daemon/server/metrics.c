@@ -13,8 +13,7 @@
 
 static const struct openmetrics_labels none = {.text = ""};
 
-/* ---- the daemon --------------------------------------------------------------------------------
- */
+/* ---- the daemon ---- */
 
 static void write_build(struct openmetrics *om, const struct core *core)
 {
@@ -87,8 +86,7 @@ static void write_errors(struct openmetrics *om, const struct core *core)
     }
 }
 
-/* ---- accounts ----------------------------------------------------------------------------------
- */
+/* ---- accounts ---- */
 
 static void write_held(struct openmetrics *om, const struct core *core)
 {
@@ -134,8 +132,7 @@ static void write_refusals(struct openmetrics *om, const struct core *core)
     }
 }
 
-/* ---- models ------------------------------------------------------------------------------------
- */
+/* ---- models ---- */
 
 static void write_resident(struct openmetrics *om, const struct core *core)
 {

@@ -134,6 +134,21 @@ static void write_choices(struct openmetrics *om, const struct core *core)
                   offsetof(struct stats_worker, hold_idle_nsec), true);
 }
 
+static void write_ahead(struct openmetrics *om, const struct core *core)
+{
+    openmetrics_family(
+        om, OPENMETRICS_COUNTER, "gemmd_launches_ahead",
+        "Launches that were queued before their rows were known, by whether they got "
+        "rows, or why not.");
+    for (uint32_t i = 0; i < core->n_devices; i++) {
+        struct openmetrics_labels labels = device_labels(core, i);
+        openmetrics_label(&labels, "reason", "fired");
+        openmetrics_count(om, &labels, stats_read(&core->stats->workers[i].n_fired));
+    }
+    write_reasons(om, core, STATS_DISARMS, stats_disarm_name,
+                  offsetof(struct stats_worker, n_disarmed), false);
+}
+
 static void write_busy(struct openmetrics *om, const struct core *core)
 {
     openmetrics_family(om, OPENMETRICS_COUNTER, "gemmd_device_busy_seconds",
@@ -190,8 +205,7 @@ static void write_histograms(struct openmetrics *om, const struct core *core)
     }
 }
 
-/* ---- kernels -----------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 
 static bool is_used(const struct stats_times *times)
 {
@@ -242,6 +256,7 @@ void metrics_devices(struct openmetrics *om, const struct core *core)
     write_results(om, core);
     write_plain(om, core);
     write_choices(om, core);
+    write_ahead(om, core);
     write_busy(om, core);
     write_age(om, core);
     write_histograms(om, core);

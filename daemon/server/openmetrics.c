@@ -31,8 +31,7 @@ char *openmetrics_end(struct openmetrics *om, size_t *ret_n_bytes)
     return om->text;
 }
 
-/* ---- labels ------------------------------------------------------------------------------------
- */
+/* ---- labels ---- */
 
 static uint32_t escape(char byte, char escaped[2])
 {
@@ -86,8 +85,7 @@ void openmetrics_label(struct openmetrics_labels *labels, const char *name, cons
     free(copy);
 }
 
-/* ---- families ----------------------------------------------------------------------------------
- */
+/* ---- families ---- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -126,8 +124,7 @@ void openmetrics_family(struct openmetrics *om, enum openmetrics_kind kind, cons
     (void)fprintf(om->out, "# HELP %s%s %s\n", name, suffix, help);
 }
 
-/* ---- samples -----------------------------------------------------------------------------------
- */
+/* ---- samples ---- */
 
 /* "name_suffix{labels,more} ", up to the value. */
 static void write_head(struct openmetrics *om, const char *suffix,

@@ -31,8 +31,7 @@ struct probe *probe_of(struct probe *probes, uint64_t session_id)
     return i_device < CONFIG_DEVICES_MAX ? &probes[i_device] : NULL;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------
- */
+/* ---- asking ---- */
 
 /* A weight of the device; NULL when there is none. */
 static struct weight *any_weight(const struct core *core, uint32_t i_device)
@@ -113,8 +112,7 @@ int probe_begin(struct probe *probe, bool *ret_is_under_way, struct reason *why)
     return 0;
 }
 
-/* ---- the answer --------------------------------------------------------------------------------
- */
+/* ---- the answer ---- */
 
 static void note_failure(struct probe *probe, int status, const char *text)
 {

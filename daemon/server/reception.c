@@ -75,8 +75,7 @@ void reception_on_detached(struct reception *reception, uint64_t session_id)
     }
 }
 
-/* ---- packets -----------------------------------------------------------------------------------
- */
+/* ---- packets ---- */
 
 /* One packet. False when nothing waits or the session has gone: it may be freed then. */
 static bool serve_one(struct reception *reception, struct session *session)
@@ -134,8 +133,7 @@ static int on_hello_timeout(GD_UNUSED sd_event_source *source, GD_UNUSED uint64_
     return 0;
 }
 
-/* ---- accepting ---------------------------------------------------------------------------------
- */
+/* ---- accepting ---- */
 
 /* Over a limit: keep it until it says HELLO, so that it hears the reason; beyond a few, hang up. */
 static int doom(struct reception *reception, struct session *session, const struct reason *why)

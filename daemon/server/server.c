@@ -46,8 +46,7 @@ static void tick_on(struct server *server)
     (void)sd_event_source_set_enabled(server->tick_source, SD_EVENT_ONESHOT);
 }
 
-/* ---- becoming ready ----------------------------------------------------------------------------
- */
+/* ---- becoming ready ---- */
 
 static int open_sockets(struct server *server)
 {
@@ -161,8 +160,7 @@ static void poll_startup(struct server *server)
     begin_probes(server);
 }
 
-/* ---- stopping ----------------------------------------------------------------------------------
- */
+/* ---- stopping ---- */
 
 static void poll_stop(struct server *server)
 {
@@ -229,8 +227,7 @@ static int on_tick(GD_UNUSED sd_event_source *source, GD_UNUSED uint64_t usec, v
     return 0;
 }
 
-/* ---- news and messages -------------------------------------------------------------------------
- */
+/* ---- news and messages ---- */
 
 static void on_letter(struct server *server, const struct mail *mail)
 {
@@ -298,8 +295,7 @@ static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
     return 0;
 }
 
-/* ---- the process -------------------------------------------------------------------------------
- */
+/* ---- the process ---- */
 
 void server_block_signals(void)
 {

@@ -10,8 +10,7 @@
 
 #define LINGER_MSEC 500 /* for ZeroMQ to hand the last replies to the kernel */
 
-/* ---- sources of events -------------------------------------------------------------------------
- */
+/* ---- sources of events ---- */
 
 static int on_more(GD_UNUSED sd_event_source *source, GD_UNUSED void *userdata)
 {
@@ -59,8 +58,7 @@ static void on_overflow(void *arg, struct session *session, const char *why)
     reception_close_session(arg, session, why);
 }
 
-/* ---- set-up and tear-down ----------------------------------------------------------------------
- */
+/* ---- set-up and tear-down ---- */
 
 /* Open from now on: who watches the loading of models is told how it goes. */
 static int open_site(struct server *server, struct reason *why)

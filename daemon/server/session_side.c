@@ -45,8 +45,7 @@ static int find_device(const struct ask *ask, uint32_t index, struct device **re
     return 0;
 }
 
-/* ---- HELLO -------------------------------------------------------------------------------------
- */
+/* ---- HELLO ---- */
 
 static int check_hello(const struct ask *ask, struct reason *why)
 {
@@ -120,8 +119,7 @@ static int on_hello(struct ask *ask, struct reason *why)
     return 0;
 }
 
-/* ---- lanes -------------------------------------------------------------------------------------
- */
+/* ---- lanes ---- */
 
 static int make_lane(struct ask *ask, uint32_t device_index, struct session_lane *kept)
 {
@@ -235,8 +233,7 @@ static int on_open_order(struct ask *ask, struct reason *why)
     return 0;
 }
 
-/* ---- buffers -----------------------------------------------------------------------------------
- */
+/* ---- buffers ---- */
 
 static int take_buffer_quota(const struct ask *ask, const struct device *device,
                              uint64_t size_bytes, struct quota_charge *ret_charge,
@@ -358,8 +355,7 @@ static int on_release_buffer(struct ask *ask, struct reason *why)
     return 0;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------
- */
+/* ---- all of them ---- */
 
 static const struct side_verb {
     enum side_type type;

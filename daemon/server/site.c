@@ -26,8 +26,7 @@ static void fill(struct http_reply *reply, unsigned code, const char *type, char
         .code = code, .type = type, .body = body, .n_bytes = body != NULL ? strlen(body) : 0};
 }
 
-/* ---- ready -------------------------------------------------------------------------------------
- */
+/* ---- ready ---- */
 
 static void not_ready(struct http_reply *reply, const char *where, const char *why)
 {
@@ -88,8 +87,7 @@ void site_on_probe(struct site *site)
     }
 }
 
-/* ---- documents ---------------------------------------------------------------------------------
- */
+/* ---- documents ---- */
 
 static bool answer_status(struct site *site, struct http_reply *reply)
 {
@@ -129,8 +127,7 @@ static bool answer(void *arg, const struct http_request *request, struct http_re
     return true;
 }
 
-/* ---- set-up and end ----------------------------------------------------------------------------
- */
+/* ---- set-up and end ---- */
 
 int site_init(struct site *site, const struct core *core, const struct session_table *table,
               struct probe *probes, struct sd_event *event)

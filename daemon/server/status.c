@@ -38,8 +38,7 @@ static json_t *text(const char *raw)
     return json_string(copy);
 }
 
-/* ---- devices -----------------------------------------------------------------------------------
- */
+/* ---- devices ---- */
 
 static json_t *rows_histogram(const struct worker_stats *stats)
 {
@@ -52,6 +51,17 @@ static json_t *rows_histogram(const struct worker_stats *stats)
         }
     }
     return object;
+}
+
+/* Launches that were queued before their rows were known, and what became of them. */
+static json_t *ahead_object(const struct worker_stats *stats)
+{
+    json_t *disarmed = json_object();
+    for (uint32_t i = 0; i < WORKER_DISARMS; i++) {
+        (void)json_object_set_new(disarmed, stats_disarm_name(i), integer(stats->n_disarmed[i]));
+    }
+    return json_pack("{s:o, s:o, s:o}", "armed", integer(stats->n_armed), "fired",
+                     integer(stats->n_fired), "disarmed", disarmed);
 }
 
 /* What the scheduler decided: why launches took no more, what is held and was, and why. */
@@ -75,9 +85,9 @@ static json_t *scheduling_object(const struct worker_stats *stats)
                                   json_pack("{s:o, s:f}", "decisions", integer(stats->n_holds[i]),
                                             "idle_seconds", seconds(stats->hold_idle_nsec[i])));
     }
-    return json_pack("{s:o, s:o, s:i, s:i, s:i}", "closed", closed, "holds", held, "held",
+    return json_pack("{s:o, s:o, s:i, s:i, s:i, s:o}", "closed", closed, "holds", held, "held",
                      (int)stats->n_held, "passes", (int)stats->n_passes, "in_step",
-                     (int)stats->n_in_step);
+                     (int)stats->n_in_step, "ahead", ahead_object(stats));
 }
 
 static json_t *last_ok(const struct worker_stats *stats)
@@ -153,8 +163,7 @@ static json_t *device_array(const struct core *core)
     return array;
 }
 
-/* ---- models and jobs ---------------------------------------------------------------------------
- */
+/* ---- models and jobs ---- */
 
 static json_t *shares_object(const struct msg_model *model)
 {
@@ -248,8 +257,7 @@ static json_t *job_array(const struct core *core)
     return array;
 }
 
-/* ---- sessions and limits -----------------------------------------------------------------------
- */
+/* ---- sessions and limits ---- */
 
 static json_t *session_object(const struct session *session)
 {

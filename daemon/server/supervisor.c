@@ -15,9 +15,8 @@
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
 
-#define RETRY_SECONDS                                                                              \
-    2 /* gemmd.service counts on it: StartLimitBurst= in StartLimitIntervalSec=                    \
-       */
+/* gemmd.service counts on it: StartLimitBurst= in StartLimitIntervalSec= */
+#define RETRY_SECONDS 2
 
 int supervisor_take(struct supervisor *ret_supervisor)
 {
@@ -50,8 +49,7 @@ void supervisor_finish(struct supervisor *supervisor)
     *supervisor = SUPERVISOR_NULL;
 }
 
-/* ---- sockets -----------------------------------------------------------------------------------
- */
+/* ---- sockets ---- */
 
 static bool listens_at(int fd, const char *path)
 {
@@ -85,8 +83,7 @@ int supervisor_socket(struct supervisor *supervisor, const char *path)
     return is_usable ? steal_fd(&found->fd) : -1;
 }
 
-/* ---- the store ---------------------------------------------------------------------------------
- */
+/* ---- the store ---- */
 
 /* FDPOLL=0: a GPU's descriptor reports a hang-up when the GPU is lost, and must stay for whoever
  * asks about it. */

@@ -13,8 +13,7 @@
 
 static const uint32_t standard_m[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 1024};
 
-/* ---- submit and cancel -------------------------------------------------------------------------
- */
+/* ---- submit and cancel ---- */
 
 /* The worker of the device that the weight lies on. For an unknown weight any will do: the refusal
  * comes from the one function that judges requests of both paths, in the same words. */
@@ -62,8 +61,7 @@ int verb_cancel(struct call *call, struct reason *why)
     return 0;
 }
 
-/* ---- explain -----------------------------------------------------------------------------------
- */
+/* ---- explain ---- */
 
 /* Types of the model's own: what most clients use. The first chunk of so many rows. */
 static struct gk_problem problem_of(const struct weight *weight, uint32_t m)

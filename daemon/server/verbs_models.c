@@ -54,8 +54,7 @@ int verb_weight_find(struct call *call, struct reason *why)
     return 0;
 }
 
-/* ---- jobs --------------------------------------------------------------------------------------
- */
+/* ---- jobs ---- */
 
 static int reply_with_job(struct call *call, uint64_t job_id, struct reason *why)
 {

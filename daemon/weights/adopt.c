@@ -94,8 +94,7 @@ static int add_job(struct adopter *adopter, enum loader_job_kind kind,
     return 0;
 }
 
-/* ---- regions -----------------------------------------------------------------------------------
- */
+/* ---- regions ---- */
 
 /* A GPU's region is imported by its size, a memfd by at least that: both may be refused. */
 static int import_weight(const struct adopter *adopter, struct weight *weight, uint64_t generation,
@@ -173,8 +172,7 @@ static int fill_model(struct adopter *adopter, struct model *model, struct reaso
     return r;
 }
 
-/* ---- models ------------------------------------------------------------------------------------
- */
+/* ---- models ---- */
 
 /* Everything that was kept of a generation, the manifest first. */
 static void forget_generation(const struct adopter *adopter, struct keep_found *manifest)

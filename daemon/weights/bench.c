@@ -16,8 +16,7 @@
 #define BUDGET_USEC 8000u
 #define HOPELESS    16.0 /* times the fastest */
 
-/* ---- what is asked -----------------------------------------------------------------------------
- */
+/* ---- what is asked ---- */
 
 static int check_rows(const struct msg_bench *bench, struct reason *why)
 {
@@ -101,8 +100,7 @@ int bench_check(const struct device *device, const struct msg_bench *bench, stru
     return r != 0 ? r : gk_select(&problem, &kernel, why);
 }
 
-/* ---- one bench ---------------------------------------------------------------------------------
- */
+/* ---- one bench ---- */
 
 struct bench {
     struct device *device;
@@ -189,8 +187,7 @@ static bool can_serve(const struct launches *launches, const struct gk_kernel *k
            (launches->rest.m == 0 || is_able(kernel, &launches->rest));
 }
 
-/* ---- measuring ---------------------------------------------------------------------------------
- */
+/* ---- measuring ---- */
 
 static int time_launch(const struct bench *bench, const struct gk_kernel *kernel,
                        const struct gk_problem *problem, double *ret_usec, struct reason *why)
@@ -311,8 +308,7 @@ static int measure_all(struct bench *bench, struct reason *why)
     return 0;
 }
 
-/* ---- from beginning to end ---------------------------------------------------------------------
- */
+/* ---- from beginning to end ---- */
 
 static int result_new(const struct bench *bench, struct msg_bench_result **ret_result)
 {

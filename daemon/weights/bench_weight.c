@@ -21,8 +21,7 @@
 #define GPU_BYTES (600ull << 20)
 #define SCALE     0.01f
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 static uint64_t random_next(uint64_t *state) /* xorshift */
 {
@@ -112,8 +111,7 @@ void bench_weight_fill(struct gk_canonical *canonical)
     }
 }
 
-/* ---- copies ------------------------------------------------------------------------------------
- */
+/* ---- copies ---- */
 
 static uint32_t copies_for(const struct device *device, uint64_t packed_bytes)
 {

@@ -24,8 +24,7 @@
 #define INDEX_NAME       "model.safetensors.index.json"
 #define SINGLE_NAME      "model.safetensors"
 
-/* ---- what is missing ---------------------------------------------------------------------------
- */
+/* ---- what is missing ---- */
 
 struct missing {
     struct warnings *warnings;
@@ -61,8 +60,7 @@ static int missing_report(const struct missing *missing, struct reason *why)
                       missing->text);
 }
 
-/* ---- tensors -----------------------------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 static int compare_tensors(const void *a, const void *b)
 {
@@ -198,8 +196,7 @@ static int take_shards(struct checkpoint *checkpoint, const struct checkpoint_in
     return r;
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 static int is_safetensors_name(const struct dirent *entry)
 {

@@ -27,8 +27,7 @@ void keep_attempt_name(char ret_name[KEEP_NAME_BYTES], uint64_t generation)
     (void)snprintf(ret_name, KEEP_NAME_BYTES, "a.%ju", (uintmax_t)generation);
 }
 
-/* ---- what was found ----------------------------------------------------------------------------
- */
+/* ---- what was found ---- */
 
 struct keep_found *keep_find(const struct keep *keep, const char *name)
 {
@@ -56,8 +55,7 @@ void keep_finish(struct keep *keep)
     *keep = KEEP_NULL;
 }
 
-/* ---- marks -------------------------------------------------------------------------------------
- */
+/* ---- marks ---- */
 
 /* Two descriptors of one file count once with systemd: each mark is a file of its own. */
 void keep_mark(const struct keep *keep, const char *name)
@@ -89,8 +87,7 @@ uint32_t keep_take_marks(const struct keep *keep, const char *name)
     return n;
 }
 
-/* ---- putting and dropping ----------------------------------------------------------------------
- */
+/* ---- putting and dropping ---- */
 
 int keep_digest(struct model *model, struct reason *why)
 {

@@ -29,8 +29,7 @@ struct loader {
     bool has_untuned;                /* models that the tuner has not seen to their end */
 };
 
-/* ---- jobs --------------------------------------------------------------------------------------
- */
+/* ---- jobs ---- */
 
 static struct job *find_job(struct loader *loader, uint64_t job_id)
 {
@@ -66,8 +65,7 @@ static void end_job(struct loader *loader, struct job *job, enum job_state state
     pthread_cond_broadcast(&loader->changed);
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 static struct job *next_queued(struct loader *loader)
 {
@@ -146,8 +144,7 @@ static void *run_jobs(void *userdata)
     return NULL;
 }
 
-/* ---- the loader --------------------------------------------------------------------------------
- */
+/* ---- the loader ---- */
 
 int loader_new(struct store *store, struct tuner *tuner, struct loader **ret_loader)
 {
@@ -207,8 +204,7 @@ struct loader *loader_free(struct loader *loader)
     return NULL;
 }
 
-/* ---- starting ----------------------------------------------------------------------------------
- */
+/* ---- starting ---- */
 
 static int check_request(const struct loader_request *request, struct reason *why)
 {
@@ -337,8 +333,7 @@ void loader_tune(struct loader *loader)
     pthread_mutex_unlock(&loader->mutex);
 }
 
-/* ---- watching ----------------------------------------------------------------------------------
- */
+/* ---- watching ---- */
 
 static int unknown_job(uint64_t job_id, struct reason *why)
 {

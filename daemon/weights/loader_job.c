@@ -59,8 +59,7 @@ struct job *job_free(struct job *job)
     return NULL;
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 int job_check_served(struct store *store, const struct loader_request *request, bool *ret_is_served,
                      struct reason *why)
@@ -286,8 +285,7 @@ enum job_state job_state_of(const struct reason *why)
     }
 }
 
-/* ---- describing --------------------------------------------------------------------------------
- */
+/* ---- describing ---- */
 
 int job_describe(struct job *job, struct msg_job *ret_message)
 {

@@ -32,8 +32,7 @@ static const char magic[8] = "GEMMD-MF";
 /* Another description of a weight is another format. */
 static_assert(sizeof(struct gk_desc) == 52, "MANIFEST_FORMAT and the two lists of fields below");
 
-/* ---- writing -----------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 static json_t *desc_array(const struct gk_desc *desc)
 {
@@ -180,8 +179,7 @@ int manifest_lock(int fd, struct reason *why)
                       "process %d still serves the weights that were kept; no two may", lock.l_pid);
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static int damaged(struct reason *why, const char *what)
 {
@@ -275,8 +273,7 @@ void manifest_finish(struct manifest *manifest)
     *manifest = MANIFEST_NULL;
 }
 
-/* ---- the model ---------------------------------------------------------------------------------
- */
+/* ---- the model ---- */
 
 static bool read_desc(json_t *array, struct gk_desc *ret_desc)
 {

@@ -12,8 +12,7 @@
 
 #define K_MAX 0x7fffffffu
 
-/* ---- act-order ---------------------------------------------------------------------------------
- */
+/* ---- act-order ---- */
 
 static int judge_g_idx(struct module_draft *draft, const int32_t *g_idx, struct reason *why)
 {
@@ -66,8 +65,7 @@ static int take_g_idx(struct module_draft *draft, const char *leaf, struct reaso
     return r != 0 ? r : judge_g_idx(draft, g_idx, why);
 }
 
-/* ---- what the three share ----------------------------------------------------------------------
- */
+/* ---- what the three share ---- */
 
 /* The description, once n and k are known. */
 static int describe(struct module_draft *draft, uint64_t n, uint64_t k, struct reason *why)
@@ -98,8 +96,7 @@ static int finish(struct module_draft *draft, const char *g_idx_leaf, struct rea
     return r != 0 ? r : module_take_bias(draft, why);
 }
 
-/* ---- GPTQ and AWQ ------------------------------------------------------------------------------
- */
+/* ---- GPTQ and AWQ ---- */
 
 /* qzeros (groups, n / fields), both in GPTQ and in AWQ. */
 static int check_qzeros(const struct module_draft *draft, struct reason *why)
@@ -170,8 +167,7 @@ static int find_qweight(struct module_draft *draft, struct reason *why)
     return r != 0 ? r : finish(draft, "g_idx", why);
 }
 
-/* ---- compressed-tensors ------------------------------------------------------------------------
- */
+/* ---- compressed-tensors ---- */
 
 /* weight_shape says n and k where packing has rounded k up. */
 static int read_shape(const struct module_draft *draft, uint64_t *ret_n, uint64_t *ret_k,

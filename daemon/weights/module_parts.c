@@ -16,8 +16,7 @@
 #define BAD(why, ...)         reason_set((why), STATUS_BAD_CHECKPOINT, __VA_ARGS__)
 #define UNSUPPORTED(why, ...) reason_set((why), STATUS_UNSUPPORTED, __VA_ARGS__)
 
-/* ---- tensors beside a weight -------------------------------------------------------------------
- */
+/* ---- tensors beside a weight ---- */
 
 int module_split_name(const struct checkpoint_tensor *at, char **ret_prefix, const char **ret_leaf)
 {
@@ -65,8 +64,7 @@ int module_need(struct module_draft *draft, enum module_role role, const char *l
     return r;
 }
 
-/* ---- types and shapes --------------------------------------------------------------------------
- */
+/* ---- types and shapes ---- */
 
 int module_check_float(const struct checkpoint_tensor *at, struct reason *why)
 {
@@ -165,8 +163,7 @@ int module_check_sides(const struct module_draft *draft, const struct checkpoint
     return are_same_sides(at->tensor, &right) ? 0 : refuse_shape(draft, at, &right, why);
 }
 
-/* ---- extents -----------------------------------------------------------------------------------
- */
+/* ---- extents ---- */
 
 static uint32_t extent_of(uint32_t said, uint32_t side)
 {
@@ -225,8 +222,7 @@ int module_take_bias(struct module_draft *draft, struct reason *why)
     return r;
 }
 
-/* ---- single numbers and activations ------------------------------------------------------------
- */
+/* ---- single numbers and activations ---- */
 
 static int decode_number(const struct safetensors_tensor *tensor, const void *bytes,
                          double *ret_value, struct reason *why)

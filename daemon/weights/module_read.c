@@ -185,8 +185,7 @@ int module_read(const struct module *module, struct progress *progress, struct w
     return r != 0 ? r : fill(module, progress, warnings, ret_canonical, why);
 }
 
-/* ---- without codes -----------------------------------------------------------------------------
- */
+/* ---- without codes ---- */
 
 enum gk_code_order module_code_order(const struct module *module)
 {

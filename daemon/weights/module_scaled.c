@@ -15,8 +15,7 @@ static int check_scales(const struct module_draft *draft, struct reason *why)
                               gk_desc_scale_columns(desc), gk_desc_groups(desc), why);
 }
 
-/* ---- INT8 --------------------------------------------------------------------------------------
- */
+/* ---- INT8 ---- */
 
 /* A tool leaves zero points out when all of them are 0. */
 static int check_int8_zeros(struct module_draft *draft, struct reason *why)
@@ -62,8 +61,7 @@ static int find_int8(struct module_draft *draft, struct reason *why)
     return r != 0 ? r : module_take_act(draft, why);
 }
 
-/* ---- FP8 ---------------------------------------------------------------------------------------
- */
+/* ---- FP8 ---- */
 
 /* Powers of two are stored as F8_E8M0, or as bytes without a type. */
 static int check_pow2_scales(struct module_draft *draft, struct reason *why)
@@ -107,8 +105,7 @@ static int find_fp8(struct module_draft *draft, struct reason *why)
     return r != 0 || draft->scheme->family == QUANT_MXFP8 ? r : module_take_act(draft, why);
 }
 
-/* ---- e2m1 --------------------------------------------------------------------------------------
- */
+/* ---- e2m1 ---- */
 
 /* The global scale divides where it is called weight_global_scale, and multiplies where it is
  * called weight_scale_2. */
@@ -148,8 +145,7 @@ static int find_fp4(struct module_draft *draft, bool is_packed, struct reason *w
     return r != 0 ? r : check_scales(draft, why);
 }
 
-/* ---- all of them -------------------------------------------------------------------------------
- */
+/* ---- all of them ---- */
 
 static int find_by_family(struct module_draft *draft, struct reason *why)
 {

@@ -32,8 +32,7 @@ static bool is_lookup_table(const char *prefix)
     return strcasestr(part, "embed") && strcmp(part, "embed_out") != 0;
 }
 
-/* ---- one module --------------------------------------------------------------------------------
- */
+/* ---- one module ---- */
 
 static int add_module(struct walk *walk, const char *prefix, const struct checkpoint_tensor *weight,
                       const struct quant_scheme *scheme, module_finder find, struct reason *why)
@@ -77,8 +76,7 @@ static int add_quantised(struct walk *walk, const char *prefix, const char *leaf
     return r != 0 ? r : add_module(walk, prefix, at, scheme, find, why);
 }
 
-/* ---- the walk ----------------------------------------------------------------------------------
- */
+/* ---- the walk ---- */
 
 static bool is_linear_shape(const struct module_search *search, const char *prefix,
                             const struct checkpoint_tensor *at)
@@ -158,8 +156,7 @@ static int find_all(struct walk *walk, struct reason *why)
     return 0;
 }
 
-/* ---- the list ----------------------------------------------------------------------------------
- */
+/* ---- the list ---- */
 
 static enum dtype model_act_dtype(const struct module_list *list, const struct quant_config *config)
 {

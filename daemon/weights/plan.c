@@ -36,8 +36,7 @@ static char *sibling(const char *path, const char *part)
     return asprintf(&name, "%.*s%s", n_prefix, path, part) < 0 ? NULL : name;
 }
 
-/* ---- fusing ------------------------------------------------------------------------------------
- */
+/* ---- fusing ---- */
 
 /* Modules beside `first`, one a part of the rule; *ret_n_found counts those that are there. */
 static int find_parts(const struct maker *maker, const struct shaping_fuse *fuse, const char *first,
@@ -179,8 +178,7 @@ static int add_single(struct maker *maker)
     return 0;
 }
 
-/* ---- cutting -----------------------------------------------------------------------------------
- */
+/* ---- cutting ---- */
 
 static void choose_axis(const struct maker *maker, struct plan_part *part)
 {
@@ -272,8 +270,7 @@ static int cut_all(struct maker *maker, struct reason *why)
     return 0;
 }
 
-/* ---- the plan ----------------------------------------------------------------------------------
- */
+/* ---- the plan ---- */
 
 static int compare_items(const void *a, const void *b)
 {

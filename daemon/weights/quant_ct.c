@@ -23,8 +23,7 @@ struct arguments {
     const json_t *block;
 };
 
-/* ---- arguments ---------------------------------------------------------------------------------
- */
+/* ---- arguments ---- */
 
 /* "dynamic" is a truth value, or "local" (NVFP4: static for the tensor, dynamic in it). */
 static int read_dynamic(const json_t *object, const char *place, struct arguments *arguments,
@@ -84,8 +83,7 @@ static int read_arguments(const json_t *object, const char *place, struct argume
     return r != 0 ? r : read_actorder(object, place, arguments, why);
 }
 
-/* ---- weights -----------------------------------------------------------------------------------
- */
+/* ---- weights ---- */
 
 static int read_block(const struct arguments *weights, const char *place,
                       struct quant_scheme *scheme, struct reason *why)
@@ -176,8 +174,7 @@ static int read_family(const char *name, const struct arguments *weights, const 
                : UNSUPPORTED(why, "%s: format '%.40s' is not served; " KNOWN_FORMATS, place, name);
 }
 
-/* ---- activations -------------------------------------------------------------------------------
- */
+/* ---- activations ---- */
 
 /* Served per token where the settings say "one dynamic scale a tensor": finer, and a row's bits
  * must not depend on the rows beside it. */
@@ -251,8 +248,7 @@ static int read_activations(const json_t *group, const char *place, struct quant
                        act.type);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------
- */
+/* ---- groups ---- */
 
 static int read_group(const json_t *group, const char *place, const char *format,
                       struct quant_scheme *scheme, struct reason *why)
@@ -342,8 +338,7 @@ static int add_ignored(struct quant_rules *rules, const struct quant_settings *s
     return r;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ---- */
 
 /* Things a checkpoint may have that change every product, and that are not done. */
 static int check_extras(const struct quant_settings *settings, struct reason *why)

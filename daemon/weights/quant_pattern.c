@@ -18,8 +18,7 @@
 
 #define BAD(why, ...) reason_set((why), STATUS_BAD_CHECKPOINT, __VA_ARGS__)
 
-/* ---- wildcards ---------------------------------------------------------------------------------
- */
+/* ---- wildcards ---- */
 
 /* The ']' that ends the set which begins behind `at`; NULL: there is none, and '[' is plain. A ']'
  * that comes first belongs to the set. */
@@ -80,8 +79,7 @@ static char *regex_of_wildcard(const char *wildcard)
     return regex;
 }
 
-/* ---- regular expressions -----------------------------------------------------------------------
- */
+/* ---- regular expressions ---- */
 
 static int compile(struct quant_pattern *pattern, const char *regex, struct reason *why)
 {
@@ -148,8 +146,7 @@ static int match_regex(const struct quant_pattern *pattern, const char *module, 
     return 0;
 }
 
-/* ---- all kinds ---------------------------------------------------------------------------------
- */
+/* ---- all kinds ---- */
 
 int quant_pattern_init(struct quant_pattern *pattern, enum quant_pattern_kind kind,
                        const char *text, struct reason *why)

@@ -53,8 +53,7 @@ const json_t *quant_get(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-/* ---- gathering ---------------------------------------------------------------------------------
- */
+/* ---- gathering ---- */
 
 /* The value of the first spelling that is there; two with different values contradict. */
 static int get_any_spelling(const struct place *place, const char *const *spellings,
@@ -167,8 +166,7 @@ void quant_settings_finish(struct quant_settings *settings)
     *settings = QUANT_SETTINGS_NULL;
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 int quant_get_text(const json_t *object, const char *key, const char *place, const char **ret_value,
                    struct reason *why)

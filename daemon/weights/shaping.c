@@ -32,8 +32,7 @@ static bool copy_word(const struct word *word, char *text, size_t size_bytes)
     return true;
 }
 
-/* ---- fuse --------------------------------------------------------------------------------------
- */
+/* ---- fuse ---- */
 
 static const struct shaping_fuse usual_fuses[] = {
     {"qkv_proj", {"q_proj", "k_proj", "v_proj"}, 3, true},
@@ -92,8 +91,7 @@ static int parse_fuse(const struct word *word, struct shaping *shaping, struct r
     return r;
 }
 
-/* ---- split -------------------------------------------------------------------------------------
- */
+/* ---- split ---- */
 
 static enum shaping_axis read_axis(const char *text)
 {
@@ -126,8 +124,7 @@ static int parse_split(const struct word *word, struct shaping *shaping, struct 
     return 0;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ---- */
 
 int shaping_parse(const struct msg_shaping *message, struct shaping *ret_shaping,
                   struct reason *why)

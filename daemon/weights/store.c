@@ -40,8 +40,7 @@ struct store {
     struct stats_page *stats; /* borrowed; NULL: nobody counts */
 };
 
-/* ---- published models --------------------------------------------------------------------------
- */
+/* ---- published models ---- */
 
 static struct store_model *store_model_ref(struct store_model *published)
 {
@@ -152,8 +151,7 @@ static void drop_model(const struct store *store, struct store_model *published)
     retire(published);
 }
 
-/* ---- the store ---------------------------------------------------------------------------------
- */
+/* ---- the store ---- */
 
 /* Ids of one life of the daemon are, but for a chance in a billion, none of another's: who kept an
  * id across a restart is told that there is no such weight, and does not get another one. */
@@ -325,8 +323,7 @@ int store_unpublish(struct store *store, const char *name, struct reason *why)
     return 0;
 }
 
-/* ---- look-ups ----------------------------------------------------------------------------------
- */
+/* ---- look-ups ---- */
 
 struct weight *store_acquire(struct store *store, uint64_t slot_id)
 {

@@ -28,8 +28,7 @@ struct worst {
     uint32_t m;
 };
 
-/* ---- bits --------------------------------------------------------------------------------------
- */
+/* ---- bits ---- */
 
 static bool is_same_desc(const struct gk_desc *a, const struct gk_desc *b)
 {
@@ -115,8 +114,7 @@ static int check_bits(const struct weight *weight, const struct gk_canonical *re
     return r;
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 /* Buffers of one weight's trial, freed as a whole. */
 struct trial {
@@ -263,8 +261,7 @@ static int check_products(const struct weight *weight, const struct gk_canonical
     return r;
 }
 
-/* ---- a model -----------------------------------------------------------------------------------
- */
+/* ---- a model ---- */
 
 static const struct plan_item *find_item(const struct plan *plan, const char *weight_name)
 {

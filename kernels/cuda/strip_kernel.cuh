@@ -34,8 +34,7 @@
 
 namespace {
 
-/* ---- one slice of one strip ---------------------------------------------------------------------
- */
+/* ---- one slice of one strip ---- */
 
 template <int n_m8>
 __device__ __forceinline__ void end_group(const float (&acc)[n_m8][4], const float2 &scales,
@@ -92,8 +91,7 @@ multiply_slice(const strip_args &args, const warp_id &id, stream<format> &weight
     }
 }
 
-/* ---- the kernel --------------------------------------------------------------------------------
- */
+/* ---- the kernel ---- */
 
 /* 120 registers of 128, and 4 KiB of shared memory less than there is (plan()): room for the blocks
  * of clients' kernels that wait for this product (gemmd_device.h). Without it the multiprocessor

@@ -18,8 +18,7 @@ __host__ __device__ constexpr uint32_t n_x_stages(uint32_t n_rows)
     return n_rows == 64 ? 3 : 5;
 }
 
-/* ---- the order of slices -----------------------------------------------------------------------
- */
+/* ---- the order of slices ---- */
 
 /* A place in the work of a CTA: tiles of strips, in each the lanes of the CTA's part of k or of all
  * parts, in a lane every 16th slice. */
@@ -75,8 +74,7 @@ __device__ __forceinline__ void cursor_on(const strip_wide_args &args, cursor &a
     }
 }
 
-/* ---- shared memory -----------------------------------------------------------------------------
- */
+/* ---- shared memory ---- */
 
 template <int n_rows, bool has_zeros> struct shared_map {
     static constexpr uint32_t n_x = n_x_stages(n_rows);
@@ -109,8 +107,7 @@ template <int n_rows> __device__ __forceinline__ void ring_on(ring_place &place)
     }
 }
 
-/* ---- feeding -----------------------------------------------------------------------------------
- */
+/* ---- feeding ---- */
 
 /* One lane: a tile of x, a group of a slice, into a place that is free. */
 template <int n_rows, bool has_zeros>

@@ -85,8 +85,7 @@ __device__ __forceinline__ void ring_on(ring_place &place, uint32_t n_stages)
     }
 }
 
-/* ---- the copies, by a thread for each side -----------------------------------------------------
- */
+/* ---- the copies, by a thread for each side ---- */
 
 /* A step of the CTA: blocks of rows in turn, in each the stages of k. */
 struct feed_cursor {

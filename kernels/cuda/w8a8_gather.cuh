@@ -30,8 +30,7 @@ struct gatherer {
     gathered_rows *rows;
 };
 
-/* ---- scales of rows ----------------------------------------------------------------------------
- */
+/* ---- scales of rows ---- */
 
 __device__ __forceinline__ extent part_extent(const w8a8_lay_out_args &args, const gatherer &at,
                                               uint32_t i_row)
@@ -77,8 +76,7 @@ __device__ __forceinline__ void make_scales(const w8a8_lay_out_args &args, const
     bar_sync(gather_barrier, n_gather_threads);
 }
 
-/* ---- stages ------------------------------------------------------------------------------------
- */
+/* ---- stages ---- */
 
 /* A warp's 32 units of a stage, those from first on: block by block, row by row. */
 __device__ __forceinline__ void gather_units(const w8a8_lay_out_args &args, const gatherer &at,

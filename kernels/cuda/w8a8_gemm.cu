@@ -32,8 +32,7 @@
 
 namespace {
 
-/* ---- the scales of a group of k ----------------------------------------------------------------
- */
+/* ---- the scales of a group of k ---- */
 
 constexpr int consumers_barrier = 1;
 
@@ -62,8 +61,7 @@ __device__ __forceinline__ row_scales load_scales(const w8a8_gemm_args &args, co
             base + (lower / args.group_n - first_column) * n_k_blocks * 4};
 }
 
-/* ---- the end -----------------------------------------------------------------------------------
- */
+/* ---- the end ---- */
 
 /* A thread's rows of W: this one and the next but seven. */
 __device__ __forceinline__ uint32_t i_n_of(const consumer &at, uint32_t first_row)
@@ -94,8 +92,7 @@ __device__ __forceinline__ void store_rows(const w8a8_gemm_args &args, const con
                              {i_n_of(at, first_row), end_row, at.lane % 4 * 2}, total.values);
 }
 
-/* ---- the kernel --------------------------------------------------------------------------------
- */
+/* ---- the kernel ---- */
 
 template <w8a8_kind kind, int n_rows, int n_warpgroups>
 __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared_map &map,
@@ -167,8 +164,7 @@ __global__ void __launch_bounds__(128 * n_warpgroups_max + 32 + n_gather_threads
     }
 }
 
-/* ---- launching ---------------------------------------------------------------------------------
- */
+/* ---- launching ---- */
 
 using kernel_function = void (*)(w8a8_gemm_args);
 

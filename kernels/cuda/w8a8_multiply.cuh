@@ -23,8 +23,7 @@ struct consumer {
     uint32_t i_done_block;
 };
 
-/* ---- a block of k ------------------------------------------------------------------------------
- */
+/* ---- a block of k ---- */
 
 /* Starts the chain of one block; the first of a stage waits for it. */
 template <w8a8_kind kind, int n_rows>

@@ -114,8 +114,7 @@ __global__ void __launch_bounds__(n_threads, 1)
     }
 }
 
-/* ---- launching ---------------------------------------------------------------------------------
- */
+/* ---- launching ---- */
 
 using kernel_function = void (*)(w8a8_gemm_args, tiling);
 

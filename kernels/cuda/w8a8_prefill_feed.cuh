@@ -43,8 +43,7 @@ __host__ __device__ constexpr uint32_t div_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* ---- tiles -------------------------------------------------------------------------------------
- */
+/* ---- tiles ---- */
 
 /* How y is cut: into tiles of 128 rows by 256 columns, and what these leave over for the last round
  * of SMs by 128 or 64. They are dealt to clusters of n_ctas, each CTA of which has other rows of
@@ -111,8 +110,7 @@ __device__ __forceinline__ void ring_on(const tiling &cut, ring_place &place)
     }
 }
 
-/* ---- copies, by a thread for each side ---------------------------------------------------------
- */
+/* ---- copies, by a thread for each side ---- */
 
 /* Rows of W that are not there are not brought: what is multiplied instead is not stored. */
 __device__ __forceinline__ uint32_t n_atoms_of(const w8a8_gemm_args &args, const tile &at)
@@ -175,8 +173,7 @@ __device__ __forceinline__ void feed(const w8a8_gemm_args &args, const tiling &c
     });
 }
 
-/* ---- scales of W, by a warp --------------------------------------------------------------------
- */
+/* ---- scales of W, by a warp ---- */
 
 /* Of a half of the tile, for a block of k: a half never straddles two. */
 __device__ __forceinline__ float w_scale_of(const w8a8_gemm_args &args, const tile &at,
@@ -225,8 +222,7 @@ __device__ __forceinline__ void bring_w_scales(const w8a8_gemm_args &args, const
     });
 }
 
-/* ---- columns of y, by a warp -------------------------------------------------------------------
- */
+/* ---- columns of y, by a warp ---- */
 
 /* What is known of a tile's columns, each an array of n_columns_max. */
 struct column_offsets {

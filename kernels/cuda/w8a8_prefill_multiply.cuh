@@ -149,8 +149,7 @@ __device__ __forceinline__ void multiply_chains(const w8a8_gemm_args &args, cons
     }
 }
 
-/* ---- one chain ---------------------------------------------------------------------------------
- */
+/* ---- one chain ---- */
 
 /* n: the tile's columns. A stage is given back once the next one's products are under way. */
 template <w8a8_kind kind, int n>

@@ -37,8 +37,7 @@ __device__ __forceinline__ row_numbers read_rows(const w8a8_gemm_args &args, uin
     return rows;
 }
 
-/* ---- numbers -----------------------------------------------------------------------------------
- */
+/* ---- numbers ---- */
 
 __device__ __forceinline__ float2 read_pair(uint32_t shared)
 {
@@ -110,8 +109,7 @@ __device__ __forceinline__ uint32_t narrow_pair(float low, float high, __half)
     return (*reinterpret_cast<uint32_t *>(&pair) & ~nans) | (nans & 0x7e007e00u);
 }
 
-/* ---- out ---------------------------------------------------------------------------------------
- */
+/* ---- out ---- */
 
 /* Where a warp's part of a tile goes. */
 struct y_part {

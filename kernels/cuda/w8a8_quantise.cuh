@@ -12,8 +12,7 @@ namespace {
 constexpr uint32_t unit_k = 16;
 constexpr uint32_t group_lanes = SWIZZLE_K / unit_k;
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 __device__ __forceinline__ void widen(const uint4 (&words)[2], dtype type, float (&values)[unit_k])
 {
@@ -59,8 +58,7 @@ __device__ __forceinline__ uint4 load_codes(const void *row, uint32_t i_k, uint3
     return unit;
 }
 
-/* ---- extents -----------------------------------------------------------------------------------
- */
+/* ---- extents ---- */
 
 __device__ __forceinline__ extent join(const extent &a, const extent &b)
 {
@@ -90,8 +88,7 @@ __device__ __forceinline__ extent extent_of(const float (&values)[unit_k])
     return one;
 }
 
-/* ---- codes -------------------------------------------------------------------------------------
- */
+/* ---- codes ---- */
 
 __device__ __forceinline__ uint4 codes_of(const quantise_rule &rule, const grid &grid,
                                           const float (&values)[unit_k])

@@ -6,8 +6,7 @@
 
 #define SIGN 0x80u /* added modulo 256 by flipping it: -128..127 becomes 0..255 */
 
-/* ---- INT8 --------------------------------------------------------------------------------------
- */
+/* ---- INT8 ---- */
 
 static void read_zeros(const uint8_t *weight_zero_point, struct gk_canonical *canonical)
 {
@@ -46,8 +45,7 @@ int gk_int8_read(const struct gk_int8 *source, struct gk_canonical *canonical, s
     return 0;
 }
 
-/* ---- FP8 ---------------------------------------------------------------------------------------
- */
+/* ---- FP8 ---- */
 
 static int check_values(const struct gk_canonical *canonical, struct reason *why)
 {

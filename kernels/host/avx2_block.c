@@ -46,8 +46,7 @@ INSTANCE bool is_nibble(enum gk_code code)
     return code == GK_CODE_U4 || code == GK_CODE_E2M1;
 }
 
-/* ---- the order of columns ----------------------------------------------------------------------
- */
+/* ---- the order of columns ---- */
 
 /* The first column of vector pair 0 or 1 of a half. */
 INSTANCE uint32_t pair_column(enum gk_code code, uint32_t i_half, uint32_t i_pair)
@@ -78,8 +77,7 @@ INSTANCE struct half load_half(enum gk_code code, const float *columns, uint32_t
     return half;
 }
 
-/* ---- decoding ----------------------------------------------------------------------------------
- */
+/* ---- decoding ---- */
 
 /* bfloat16 of each code, its bytes apart. */
 struct table {
@@ -197,8 +195,7 @@ INSTANCE struct half decode(const struct decoder *decoder, enum gk_code code, bo
     return w;
 }
 
-/* ---- sums --------------------------------------------------------------------------------------
- */
+/* ---- sums ---- */
 
 INSTANCE struct half zero_half(void)
 {
@@ -252,8 +249,7 @@ INSTANCE void finish(const struct host_block *block, enum gk_code code, uint32_t
     }
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 INSTANCE void one_row(const struct host_block *block, enum gk_code code, bool has_zeros,
                       uint32_t i_m, float *totals)
@@ -383,41 +379,7 @@ INSTANCE void block_of(const struct host_block *block, enum gk_code code, bool h
     }
 }
 
-INSTANCE void int_block(const struct host_block *block, enum gk_code code, float *totals)
-{
-    if (block->zeros != NULL) {
-        block_of(block, code, true, totals);
-    } else {
-        block_of(block, code, false, totals);
-    }
-}
-
-static void block_of_any(const struct host_block *block, float *totals)
-{
-    switch (block->code) {
-    case GK_CODE_F32:
-        block_of(block, GK_CODE_F32, false, totals);
-        return;
-    case GK_CODE_F16:
-        block_of(block, GK_CODE_F16, false, totals);
-        return;
-    case GK_CODE_BF16:
-        block_of(block, GK_CODE_BF16, false, totals);
-        return;
-    case GK_CODE_U4:
-        int_block(block, GK_CODE_U4, totals);
-        return;
-    case GK_CODE_U8:
-        int_block(block, GK_CODE_U8, totals);
-        return;
-    case GK_CODE_E4M3:
-        block_of(block, GK_CODE_E4M3, false, totals);
-        return;
-    case GK_CODE_E2M1:
-        block_of(block, GK_CODE_E2M1, false, totals);
-        return;
-    }
-}
+#include "kernels/host/block_codes.h"
 
 static const struct host_ops ops = {
     .isa = ISA_AVX2,

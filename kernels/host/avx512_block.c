@@ -159,41 +159,7 @@ INSTANCE void block_of(const struct host_block *block, enum gk_code code, bool h
     }
 }
 
-INSTANCE void int_block(const struct host_block *block, enum gk_code code, float *totals)
-{
-    if (block->zeros != NULL) {
-        block_of(block, code, true, totals);
-    } else {
-        block_of(block, code, false, totals);
-    }
-}
-
-static void block_of_any(const struct host_block *block, float *totals)
-{
-    switch (block->code) {
-    case GK_CODE_F32:
-        block_of(block, GK_CODE_F32, false, totals);
-        return;
-    case GK_CODE_F16:
-        block_of(block, GK_CODE_F16, false, totals);
-        return;
-    case GK_CODE_BF16:
-        block_of(block, GK_CODE_BF16, false, totals);
-        return;
-    case GK_CODE_U4:
-        int_block(block, GK_CODE_U4, totals);
-        return;
-    case GK_CODE_U8:
-        int_block(block, GK_CODE_U8, totals);
-        return;
-    case GK_CODE_E4M3:
-        block_of(block, GK_CODE_E4M3, false, totals);
-        return;
-    case GK_CODE_E2M1:
-        block_of(block, GK_CODE_E2M1, false, totals);
-        return;
-    }
-}
+#include "kernels/host/block_codes.h"
 
 static const struct host_ops ops = {
     .isa = ISA_AVX512,

@@ -42,8 +42,7 @@ struct host_ops {
     void (*block)(const struct host_block *block, float *totals);
 };
 
-/* ---- rows of x: input.c ------------------------------------------------------------------------
- */
+/* ---- rows of x: input.c ---- */
 
 /* The workspace of a launch. */
 struct host_input {
@@ -64,8 +63,7 @@ uint64_t host_workspace_bytes(const struct gk_problem *problem);
 void host_prepare(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_part,
                   uint32_t n_parts);
 
-/* ---- sums of a panel: panel.c and output.c -----------------------------------------------------
- */
+/* ---- sums of a panel: panel.c and output.c ---- */
 
 /* 16 KiB of the stack at most, zeroed for as many rows as there are. */
 struct host_totals {
@@ -83,8 +81,7 @@ void host_finish_panel(const struct gk_launch *launch, const struct host_ops *op
 void host_run(const struct gk_launch *launch, const struct host_ops *ops, uint32_t i_part,
               uint32_t n_parts);
 
-/* ---- rows of the registry: rows.c --------------------------------------------------------------
- */
+/* ---- rows of the registry: rows.c ---- */
 
 /* Codes that a row takes, as a set. */
 #define HOST_CODE(code) (1u << (code))

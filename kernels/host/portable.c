@@ -35,8 +35,7 @@ static void narrow(const float *values, enum dtype dtype, void *target)
     }
 }
 
-/* ---- decoding: w is (n_k, 64) ------------------------------------------------------------------
- */
+/* ---- decoding: w is (n_k, 64) ---- */
 
 static void split_nibbles(const uint8_t *row, uint8_t codes[HOST_PANEL_N])
 {
@@ -82,8 +81,7 @@ static void decode_block(const struct host_block *block, float *w)
     }
 }
 
-/* ---- arithmetic --------------------------------------------------------------------------------
- */
+/* ---- arithmetic ---- */
 
 static void multiply(const struct host_block *block, const float *w, const float *x, float *acc)
 {

@@ -14,8 +14,7 @@
 #define E8M0_GROUP_K 32u
 #define E4M3_GROUP_K 16u
 
-/* ---- what fits ---------------------------------------------------------------------------------
- */
+/* ---- what fits ---- */
 
 /* Groups of `size`, or one that is all of a shorter k. */
 static bool has_groups_of(const struct gk_desc *desc, uint32_t size)
@@ -71,8 +70,7 @@ static bool fits_e2m1(const struct gk_desc *desc)
                : desc->scale_dtype == DTYPE_F8_E4M3 && has_groups_of(desc, E4M3_GROUP_K);
 }
 
-/* ---- the shape ---------------------------------------------------------------------------------
- */
+/* ---- the shape ---- */
 
 static enum strip_scaling scaling_of(const struct gk_desc *desc)
 {
@@ -167,8 +165,7 @@ struct strip_shape strip_shape(const struct gk_desc *desc)
     return shape;
 }
 
-/* ---- scales and zero points --------------------------------------------------------------------
- */
+/* ---- scales and zero points ---- */
 
 /* A packed scale and the canonical one that it stands for. */
 struct scale_pair {
@@ -279,8 +276,7 @@ static void unpack_scales(const uint8_t *packed, const struct strip_shape *shape
     }
 }
 
-/* ---- what lies outside the records -------------------------------------------------------------
- */
+/* ---- what lies outside the records ---- */
 
 void strip_list_parts(const struct gk_canonical *canonical, const struct strip_shape *shape,
                       struct strip_part parts[STRIP_PARTS])
@@ -297,8 +293,7 @@ void strip_list_parts(const struct gk_canonical *canonical, const struct strip_s
                                    (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
 }
 
-/* ---- the layouts -------------------------------------------------------------------------------
- */
+/* ---- the layouts ---- */
 
 static uint64_t packed_bytes(const struct gk_desc *desc)
 {

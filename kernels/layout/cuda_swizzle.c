@@ -44,8 +44,7 @@ static uint64_t packed_bytes(const struct gk_desc *desc)
     return swizzle_shape(desc).total_bytes;
 }
 
-/* ---- codes -------------------------------------------------------------------------------------
- */
+/* ---- codes ---- */
 
 /* Where a unit of 16 elements of a row begins. */
 static uint64_t unit_offset(const struct swizzle_shape *shape, uint32_t i_n, uint32_t i_k)
@@ -91,8 +90,7 @@ static int32_t sum_of_row(const struct gk_desc *desc, const uint8_t *codes)
     return sum;
 }
 
-/* ---- the rest ----------------------------------------------------------------------------------
- */
+/* ---- the rest ---- */
 
 static struct parts parts_of(const struct swizzle_shape *shape)
 {

@@ -15,8 +15,7 @@ uint32_t host_codes_bytes(enum gk_code code)
     return (uint32_t)num_max(1, gk_code_bits(code) / 8);
 }
 
-/* ---- 4 bits ------------------------------------------------------------------------------------
- */
+/* ---- 4 bits ---- */
 
 /* Which byte of a row, and how far up in it. */
 static uint32_t byte_of(uint32_t i_column)
@@ -47,8 +46,7 @@ static void unpack_nibbles(const uint8_t *rows, uint32_t i_column, uint32_t n_k,
     }
 }
 
-/* ---- whole bytes -------------------------------------------------------------------------------
- */
+/* ---- whole bytes ---- */
 
 /* n elements, so many bytes apart on either side. elem_bytes is a constant of each instance. */
 static inline __attribute__((always_inline)) void copy_strided(const char *source,
@@ -76,8 +74,7 @@ static void copy_elems(const char *source, uint64_t source_bytes, char *target,
     }
 }
 
-/* ---- a panel -----------------------------------------------------------------------------------
- */
+/* ---- a panel ---- */
 
 void host_codes_pack(const struct gk_desc *desc, const void *columns, uint32_t n_columns,
                      void *rows)

@@ -46,8 +46,7 @@ static void gather_codes(const struct gk_canonical *canonical, uint32_t first_n,
     }
 }
 
-/* ---- four codes of rows g and g + 8 ------------------------------------------------------------
- */
+/* ---- four codes of rows g and g + 8 ---- */
 
 static void pack_u4(const struct slice_codes *codes, uint32_t g, uint32_t i_k, uint8_t *slice)
 {

@@ -20,8 +20,7 @@
 
 #define K_STEP 64u
 
-/* ---- rows of x ---------------------------------------------------------------------------------
- */
+/* ---- rows of x ---- */
 
 /* What a row becomes on its way to double; each (k) but scales. */
 struct row {
@@ -100,8 +99,7 @@ static int fill_rows(const struct gk_canonical *canonical, const void *x, enum d
     return 0;
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 static double sum_step(const double *x, const double *w, uint32_t n_k, double sum)
 {

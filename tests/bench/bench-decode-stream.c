@@ -17,12 +17,14 @@
  *   queue        ... until the launch, as the daemon sees it, us: mean
  *   launch       what the daemon sees of a launch, us: mean
  *   busy         the share of the time that launches run
+ *   ahead        launches that had been queued before their rows came, of all: fired
+ *   vain         ... and those that got none, of all launches
  *   slow/fast    products of the slowest client over those of the fastest
  *   in step      sessions that the scheduler lets share launches
  *
- * Usage: bench-decode-stream [--clients N,N,...] [--seconds S] [--batching NAME] [--thoughts N].
- * --thoughts: of one kernel, up to 8, so that the GPU's front end has as many times less to start.
- * Needs MPS. Skipped (77) without a GPU. The parent never uses CUDA. */
+ * Usage: bench-decode-stream [--clients N,N,...] [--seconds S] [--batching NAME] [--thoughts N]
+ * [--launch-ahead false]. --thoughts: of one kernel, up to 8, so that the GPU's front end has as
+ * many times less to start. Needs MPS. Skipped (77) without a GPU. The parent never uses CUDA. */
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -70,6 +72,7 @@ static struct fixture fixture;
 static const struct stats_page *stats;
 static double span_seconds = 0.3;
 static uint32_t n_thoughts = 1;
+static const char *launch_ahead = "true";
 
 static bool is_good(int error, const char *what)
 {
@@ -79,8 +82,7 @@ static bool is_good(int error, const char *what)
     return error == 0;
 }
 
-/* ---- figures of the daemon ---------------------------------------------------------------------
- */
+/* ---- figures of the daemon ---- */
 
 struct counts {
     uint64_t at_nsec;
@@ -90,6 +92,8 @@ struct counts {
     uint64_t queue_nsec;
     uint64_t busy_nsec;
     uint64_t n_in_step;
+    uint64_t n_armed;
+    uint64_t n_fired;
 };
 
 static struct counts read_counts(void)
@@ -109,11 +113,12 @@ static struct counts read_counts(void)
     counts.queue_nsec = stats_read(&worker->queue.sum_nsec);
     counts.busy_nsec = stats_read(&worker->busy_nsec);
     counts.n_in_step = stats_read(&worker->n_in_step);
+    counts.n_armed = stats_read(&worker->n_armed);
+    counts.n_fired = stats_read(&worker->n_fired);
     return counts;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 struct values {
     double *at;
@@ -228,13 +233,16 @@ static void print_row(const struct decode_scenario *scenario, const struct count
                  percentile_of(&window.passes, 50) / (shape.n_blocks * DECODE_LINEARS),
                  percentile_of(&window.turns, 50), percentile_of(&window.turns, 99));
     if (n_launches > 0) {
-        (void)printf(" %7.2f %7.2f %6.2f",
+        double n_fired = (double)(after->n_fired - before->n_fired);
+        (void)printf(" %7.2f %7.2f %6.2f %5.2f %5.2f",
                      (double)(after->queue_nsec - before->queue_nsec) / 1e3 /
                          (double)num_max(1, after->n_ok - before->n_ok),
                      (double)(after->run_nsec - before->run_nsec) / 1e3 / n_launches,
-                     (double)(after->busy_nsec - before->busy_nsec) / 1e3 / daemon_usec);
+                     (double)(after->busy_nsec - before->busy_nsec) / 1e3 / daemon_usec,
+                     n_fired / n_launches,
+                     ((double)(after->n_armed - before->n_armed) - n_fired) / n_launches);
     } else {
-        (void)printf(" %7s %7s %6s", "-", "-", "-");
+        (void)printf(" %7s %7s %6s %5s %5s", "-", "-", "-", "-", "-");
     }
     (void)printf(" %9.2f %7u\n", window.fewest / window.most, (uint32_t)after->n_in_step);
     (void)fflush(stdout);
@@ -254,13 +262,13 @@ static void print_head(void)
     }
     (void)printf("alone with the daemon, thinking %.0f us: %.1f us a pass, %.2f a step\n",
                  (double)scenarios[0].usec_min, alone_usec, alone_usec / n_weights);
-    (void)printf("%-19s %3s %-10s %7s %7s %7s %7s %7s %7s %7s %7s %7s %6s %9s %7s\n",
+    (void)printf("%-19s %3s %-10s %7s %7s %7s %7s %7s %7s %7s %7s %7s %6s %5s %5s %9s %7s\n",
                  "clients think", "N", "batching", "per run", "/launch", "pass50", "pass99", "step",
-                 "turn50", "turn99", "queue", "launch", "busy", "slow/fast", "in step");
+                 "turn50", "turn99", "queue", "launch", "busy", "ahead", "vain", "slow/fast",
+                 "in step");
 }
 
-/* ---- the parent --------------------------------------------------------------------------------
- */
+/* ---- the parent ---- */
 
 static void run_scenario(const struct decode_scenario *scenario, bool is_shown,
                          uint32_t *n_meetings)
@@ -362,13 +370,14 @@ static int measure(uint32_t i_child)
 
 static void start_daemon(enum decode_policy policy)
 {
-    char model[512], config[256], path[400];
+    char model[512], config[320], path[400];
     struct reason why;
     fixture_init(&fixture);
     decode_model_write(&fixture.folder, "m", &shape);
     (void)snprintf(model, sizeof(model), "bench=%s", temp_path(&fixture.folder, "m"));
-    (void)snprintf(config, sizeof(config), "batching = %s\ntuning = no\ndevices = cuda:0\n",
-                   policy_names[policy]);
+    (void)snprintf(config, sizeof(config),
+                   "batching = %s\nlaunch_ahead = %s\ntuning = no\ndevices = cuda:0\n",
+                   policy_names[policy], launch_ahead);
     const struct fixture_options options = {.model = model, .config = config};
     fixture_start(&fixture, &options);
     (void)snprintf(path, sizeof(path), "%s/" STATS_FILE_NAME, fixture.socket_dir);
@@ -451,13 +460,15 @@ int main(int argc, char **argv)
             n_thoughts = (uint32_t)strtoul(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--batching") == 0 && i + 1 < argc) {
             only = argv[++i];
+        } else if (strcmp(argv[i], "--launch-ahead") == 0 && i + 1 < argc) {
+            launch_ahead = argv[++i];
         } else {
             n_counts = 0;
         }
     }
     if (n_counts == 0 || !(span_seconds > 0) || n_thoughts - 1 >= THOUGHTS_MAX) {
         (void)fprintf(stderr, "usage: bench-decode-stream [--clients N,N,...] [--seconds S] "
-                              "[--batching NAME] [--thoughts N]\n");
+                              "[--batching NAME] [--thoughts N] [--launch-ahead false]\n");
         return 2;
     }
     gpu_need();

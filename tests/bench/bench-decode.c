@@ -101,8 +101,7 @@ static struct board *board;
 static const struct decode_shape *shape;
 static double span_seconds = 0.3;
 
-/* ---- a client ----------------------------------------------------------------------------------
- */
+/* ---- a client ---- */
 
 static void client_init(struct client *client, const struct fixture *fixture, uint32_t i_client,
                         uint32_t n_rows)
@@ -257,8 +256,7 @@ static void run_client(const struct fixture *fixture, uint32_t i_client, uint32_
     gemmd_close(client.gemmd);
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 /* What a pass takes that client alone: only its think times are others. */
 static double alone_usec(uint32_t i_scenario, uint32_t i_client, uint32_t n_clients)
@@ -335,8 +333,7 @@ static void print_row(const char *mode, uint32_t i_scenario, uint32_t n_clients,
     free(stalls);
 }
 
-/* ---- the parent --------------------------------------------------------------------------------
- */
+/* ---- the parent ---- */
 
 static void start(struct fixture *fixture, const char *mode)
 {

@@ -96,8 +96,7 @@ static void stop(struct fixture *fixture)
     fixture_finish(fixture);
 }
 
-/* ---- round trips -------------------------------------------------------------------------------
- */
+/* ---- round trips ---- */
 
 struct pause {
     double seconds;
@@ -208,8 +207,7 @@ static void bench_round_trips(bool is_quick)
     stop(&fixture);
 }
 
-/* ---- throughput --------------------------------------------------------------------------------
- */
+/* ---- throughput ---- */
 
 static void run_client(const struct fixture *fixture, struct span *span)
 {

@@ -55,8 +55,7 @@ static void start(void)
     fixture_start(&fixture, &options);
 }
 
-/* ---- in one process ----------------------------------------------------------------------------
- */
+/* ---- in one process ---- */
 
 struct alone {
     struct gk_launch gk;
@@ -124,8 +123,7 @@ static bool child_alone(uint32_t i_child)
     return is_right;
 }
 
-/* ---- through the daemon ------------------------------------------------------------------------
- */
+/* ---- through the daemon ---- */
 
 /* All clients, again and again: the n-th is passed when n times as many have come. */
 static void meet(uint32_t *n_meetings)

@@ -95,8 +95,7 @@ bool chain_seed(struct chain *chain, uint32_t seed)
     return is_copied;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ---- */
 
 static int enqueue_step(struct chain *chain)
 {

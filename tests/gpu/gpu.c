@@ -17,8 +17,7 @@
 #define SKIPPED         77
 #define VMM_API_VERSION 12000
 
-/* ---- processes ---------------------------------------------------------------------------------
- */
+/* ---- processes ---- */
 
 static bool sees_gpu(uint32_t i)
 {
@@ -56,8 +55,7 @@ bool gpu_children(uint32_t n, bool (*fn)(uint32_t i))
     return is_good;
 }
 
-/* ---- VMM ---------------------------------------------------------------------------------------
- */
+/* ---- VMM ---- */
 
 static bool is_good(int error, const char *what)
 {
@@ -122,8 +120,7 @@ void gpu_vmm_free(void *pointer, uint64_t size_bytes)
     (void)DRIVER(cuMemAddressFree)(address, size_bytes);
 }
 
-/* ---- buffers -----------------------------------------------------------------------------------
- */
+/* ---- buffers ---- */
 
 static bool own_allocation(struct gpu_buffer *gpu, uint64_t size_bytes)
 {
@@ -205,8 +202,7 @@ bool gpu_copy(void *target, const void *source, uint64_t n_bytes)
     return is_copied;
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 static bool run_in(struct product *product, gemmd_client_t *client, const struct gpu_buffer *x,
                    const struct gpu_buffer *y)

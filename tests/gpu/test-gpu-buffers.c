@@ -55,8 +55,7 @@ static bool init(struct product *product, gemmd_client_t *client, uint32_t i_wei
                                                 .seed = seed});
 }
 
-/* ---- every kind --------------------------------------------------------------------------------
- */
+/* ---- every kind ---- */
 
 /* The product in host memory, then in every pair of kinds: right, and the same bytes. */
 static bool run_kinds(gemmd_client_t *client, uint32_t i_weight, uint32_t m)
@@ -97,8 +96,7 @@ static void test_every_kind_of_memory(void **state)
     assert_true(gpu_children(TEST_WEIGHTS, child_of_kinds));
 }
 
-/* ---- a crowd -----------------------------------------------------------------------------------
- */
+/* ---- a crowd ---- */
 
 /* Rows by themselves first, then among the others': the same bytes. */
 static bool child_of_crowd(uint32_t i_child)
@@ -123,8 +121,7 @@ static void test_a_crowd_gets_the_same_bytes(void **state)
     assert_true(gpu_children(N_CROWD, child_of_crowd));
 }
 
-/* ---- addresses that come again -----------------------------------------------------------------
- */
+/* ---- addresses that come again ---- */
 
 static bool run_at(gemmd_client_t *client, struct product *product, gemmd_buffer_t *y, void *memory)
 {
@@ -182,8 +179,7 @@ static void test_memory_freed_and_allocated_again(void **state)
     assert_true(gpu_children(1, child_that_frees));
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------
- */
+/* ---- refusals ---- */
 
 static bool is_refused(gemmd_client_t *client, void *memory, uint64_t size_bytes, const char *words)
 {
@@ -255,8 +251,7 @@ static void test_forged_handles(void **state)
     assert_true(gpu_children(1, child_that_forges));
 }
 
-/* ---- what is left ------------------------------------------------------------------------------
- */
+/* ---- what is left ---- */
 
 /* Device memory free for all processes; a child of its own looks, through a pipe. */
 static uint64_t free_bytes(void)

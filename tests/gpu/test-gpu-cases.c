@@ -22,8 +22,7 @@
 static struct device *device;
 static uint32_t n_runs = 1000;
 
-/* ---- one weight --------------------------------------------------------------------------------
- */
+/* ---- one weight ---- */
 
 /* A weight on the device, m rows of x and of y in host memory. */
 struct job {
@@ -121,8 +120,7 @@ static void for_each_kernel(struct job *job, job_check check, void *arg)
     assert_true(n_checked > 0);
 }
 
-/* ---- known values ------------------------------------------------------------------------------
- */
+/* ---- known values ---- */
 
 static void check_value(struct job *job, const struct gk_kernel *kernel, void *arg)
 {
@@ -191,8 +189,7 @@ static void test_t07_sums_of_fp8_are_promoted(void **state)
     check_promotion(GK_ACT_FP8_TENSOR, 0, 64);
 }
 
-/* ---- bits --------------------------------------------------------------------------------------
- */
+/* ---- bits ---- */
 
 struct repeat {
     uint32_t n_runs;

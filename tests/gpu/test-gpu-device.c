@@ -124,8 +124,7 @@ static void test_too_much_memory(void **state)
     assert_int_equal(device->ops->reserve(device, 9u << 20, 0, &why), 0);
 }
 
-/* ---- launches ----------------------------------------------------------------------------------
- */
+/* ---- launches ---- */
 
 struct job {
     struct region weight;

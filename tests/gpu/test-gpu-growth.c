@@ -86,8 +86,7 @@ static bool use_larger(gemmd_client_t *client, uint32_t i, bool is_kept)
     return is_right && (is_kept || control_verb(client, MSG_VERB_UNLOAD, larger_names[i]) == 0);
 }
 
-/* ---- one after the other -----------------------------------------------------------------------
- */
+/* ---- one after the other ---- */
 
 struct replays {
     struct product first[ARRAY_LENGTH(row_counts)];
@@ -175,8 +174,7 @@ static void test_t19_a_larger_weight(void **state)
     assert_true(gpu_children(1, child_of_replays));
 }
 
-/* ---- at once -----------------------------------------------------------------------------------
- */
+/* ---- at once ---- */
 
 static bool run_chain(gemmd_client_t *client, uint16_t ret_x[K_MAX])
 {

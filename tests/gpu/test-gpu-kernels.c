@@ -26,8 +26,7 @@ static uint32_t every = 1; /* of the cases; --quick, for sanitizers, takes every
 static const uint32_t row_counts[] = {1, 7, 8, 16, 17, 33, 64};
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
-/* ---- one weight on one device ------------------------------------------------------------------
- */
+/* ---- one weight on one device ---- */
 
 struct packed {
     struct device *device;
@@ -91,8 +90,7 @@ static void run(const struct packed *packed, const struct gk_kernel *kernel,
     }
 }
 
-/* ---- judging -----------------------------------------------------------------------------------
- */
+/* ---- judging ---- */
 
 /* Sums that the tensor core makes of e4m3 products have about 14 bits; all others are of f32. */
 static double sum_tolerance(const struct gk_kernel *kernel)
@@ -185,8 +183,7 @@ static void check_all_kernels(const struct gk_canonical *canonical, const struct
     free(host_y);
 }
 
-/* ---- weights -----------------------------------------------------------------------------------
- */
+/* ---- weights ---- */
 
 static void fill_scales(struct gk_canonical *canonical, struct random *random)
 {

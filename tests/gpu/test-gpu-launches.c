@@ -31,8 +31,7 @@ static uint32_t n_launches[GK_KERNELS_MAX];
 static const char *only; /* the kernel of that name; NULL: all */
 static uint32_t k = K;
 
-/* ---- one launch --------------------------------------------------------------------------------
- */
+/* ---- one launch ---- */
 
 struct job {
     struct gk_problem problem;
@@ -92,8 +91,7 @@ static void launch(const struct gk_kernel *kernel, const struct job *job)
     assert_cuda(cudaFree(y));
 }
 
-/* ---- one weight --------------------------------------------------------------------------------
- */
+/* ---- one weight ---- */
 
 static void *upload_weight(const struct gk_layout *layout, const struct gk_desc *desc,
                            struct random *random)

@@ -73,8 +73,7 @@ static bool is_good(int status, const char *what)
     return status == GEMMD_OK;
 }
 
-/* ---- slices ------------------------------------------------------------------------------------
- */
+/* ---- slices ---- */
 
 /* Two allocations cut into slices, each slice a buffer of its own: x of the one, y of the other. */
 struct slices {
@@ -169,8 +168,7 @@ static void test_t22_slices_of_one_allocation(void **state)
     assert_true(gpu_children(1, child_of_slices));
 }
 
-/* ---- two names ---------------------------------------------------------------------------------
- */
+/* ---- two names ---- */
 
 struct name {
     gemmd_client_t *client;
@@ -239,8 +237,7 @@ static void test_t23_two_names_from_two_threads(void **state)
     assert_true(gpu_children(1, child_of_names));
 }
 
-/* ---- ranges ------------------------------------------------------------------------------------
- */
+/* ---- ranges ---- */
 
 static bool is_refused(gemmd_client_t *client, const struct gemmd_gemm *gemm, const char *words)
 {
@@ -293,8 +290,7 @@ static void test_t26_ranges(void **state)
     assert_true(gpu_children(1, child_of_ranges));
 }
 
-/* ---- large products ----------------------------------------------------------------------------
- */
+/* ---- large products ---- */
 
 /* m rows of TEST_PLAIN, of which those BIG_REPEAT apart are alike; y is NaN before. */
 struct big {
@@ -407,8 +403,7 @@ static void test_t25_let_go_of_in_flight(void **state)
     assert_true(gpu_children(2, child_that_lets_go));
 }
 
-/* ---- order -------------------------------------------------------------------------------------
- */
+/* ---- order ---- */
 
 /* x is written behind a kernel that takes its time; each product has the newest. */
 static bool run_orders(gemmd_client_t *client, struct slices *slices, gemmd_stream_t *stream,
@@ -461,8 +456,7 @@ static void test_t28_writes_before_reads(void **state)
     assert_true(gpu_children(1, child_of_orders));
 }
 
-/* ---- what is left ------------------------------------------------------------------------------
- */
+/* ---- what is left ---- */
 
 static void test_nothing_is_left(void **state)
 {

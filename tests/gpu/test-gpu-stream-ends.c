@@ -100,8 +100,7 @@ static bool ends_with(struct chain *chain, int status, const char *words)
     return true;
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------
- */
+/* ---- refusals ---- */
 
 /* One that the daemon refuses, with others before and after it. */
 static bool child_that_errs(uint32_t i_child)
@@ -131,8 +130,7 @@ static void test_a_refusal_lets_the_stream_go_on(void **state)
     assert_int_equal(fixture_stop(&fixture), 0);
 }
 
-/* ---- a stream that stalls ----------------------------------------------------------------------
- */
+/* ---- a stream that stalls ---- */
 
 /* Held for far longer than its products may take, which counts from when it is ready. */
 static bool child_that_stalls(uint32_t i_child)
@@ -167,8 +165,7 @@ static void test_a_stalled_stream_holds_up_nobody(void **state)
     assert_int_equal(fixture_stop(&fixture), 0);
 }
 
-/* ---- the daemon's end --------------------------------------------------------------------------
- */
+/* ---- the daemon's end ---- */
 
 /* With products in flight that will never be made: the CPU is asleep in CUDA meanwhile. */
 static bool child_of_the_bereft(uint32_t i_signal)
@@ -220,8 +217,7 @@ static void test_a_daemon_that_stops_lets_streams_go(void **state)
     assert_int_equal(fixture_wait_exit(&fixture, SOON_SECONDS), 0);
 }
 
-/* ---- the device's end --------------------------------------------------------------------------
- */
+/* ---- the device's end ---- */
 
 static bool child_of_the_lost(uint32_t i_child)
 {
@@ -249,8 +245,7 @@ static void test_a_lost_device_lets_streams_go(void **state)
     assert_int_equal(fixture_wait_exit(&fixture, SOON_SECONDS), EXIT_CODE_FAILED);
 }
 
-/* ---- the client's end --------------------------------------------------------------------------
- */
+/* ---- the client's end ---- */
 
 /* In the middle of products that have turns on a stream. */
 static bool child_that_dies(uint32_t usec)

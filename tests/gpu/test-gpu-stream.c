@@ -40,8 +40,7 @@ static int tear_down(void **state)
     return tiny_stop(&fixture, &model);
 }
 
-/* ---- one stream --------------------------------------------------------------------------------
- */
+/* ---- one stream ---- */
 
 static bool run_chain(gemmd_client_t *client, enum chain_way way, uint32_t seed, uint32_t n_steps,
                       uint16_t ret_x[K_MAX])
@@ -91,8 +90,7 @@ static void test_a_crowd_of_chains(void **state)
     assert_true(gpu_children(N_CROWD, child_of_chains));
 }
 
-/* ---- several streams ---------------------------------------------------------------------------
- */
+/* ---- several streams ---- */
 
 /* Chains of one client that take turns, each begun behind a delay of its own. */
 static bool run_streams(gemmd_client_t *client, struct chain chains[N_STREAMS],
@@ -185,8 +183,7 @@ static void test_streams_that_wait_for_each_other(void **state)
     assert_true(gpu_children(1, child_of_two));
 }
 
-/* ---- words that wrap ---------------------------------------------------------------------------
- */
+/* ---- words that wrap ---- */
 
 /* All words of the lane as they are after 2^32 - 2 requests of each entry. */
 static bool age_words(gemmd_client_t *client)
@@ -227,8 +224,7 @@ static void test_words_wrap(void **state)
     assert_true(gpu_children(1, child_of_wrap));
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------
- */
+/* ---- graphs ---- */
 
 /* Refused with the reason, and the capture goes on as if nothing had been asked. */
 static bool child_of_capture(uint32_t i_child)

@@ -62,8 +62,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- deaths under load -------------------------------------------------------------------------
- */
+/* ---- deaths under load ---- */
 
 /* Rows in CPU memory: a process without a context is not touched by what happens to the GPU. */
 static bool live(uint32_t i_client)
@@ -240,8 +239,7 @@ static void test_buffers_of_every_kind(void **state)
     outlive(live_with_kind, N_KILLS, false);
 }
 
-/* ---- streams -----------------------------------------------------------------------------------
- */
+/* ---- streams ---- */
 
 static void end_and_await(void)
 {
@@ -298,8 +296,7 @@ static void test_streams(void **state)
     assert_int_equal(fixture_stop(&fixture), 0);
 }
 
-/* ---- much memory -------------------------------------------------------------------------------
- */
+/* ---- much memory ---- */
 
 static bool add_layer(struct model *large, uint32_t i)
 {

@@ -33,8 +33,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- a device that is lost ---------------------------------------------------------------------
- */
+/* ---- a device that is lost ---- */
 
 static void order_fault(void *arg)
 {
@@ -80,8 +79,7 @@ static void test_a_device_that_is_lost(void **state)
     assert_int_equal(fixture_stop(&two.fixture), 0);
 }
 
-/* ---- adopted -----------------------------------------------------------------------------------
- */
+/* ---- adopted ---- */
 
 /* End the daemon, and have the next one own other devices, or the same in another order. */
 static void end_and_await(const char *config)

@@ -51,8 +51,7 @@ static int tear_down(void **state)
     return code;
 }
 
-/* ---- each where it lies ------------------------------------------------------------------------
- */
+/* ---- each where it lies ---- */
 
 /* Device memory that is free for all, of both. */
 static bool free_bytes(uint64_t ret_bytes[TWO_GPUS])
@@ -143,8 +142,7 @@ static void test_each_weight_where_it_lies(void **state)
     assert_true(gpu_children(2, child_of_turns));
 }
 
-/* ---- every kind of memory ----------------------------------------------------------------------
- */
+/* ---- every kind of memory ---- */
 
 static bool run_kind(gemmd_client_t *client, struct product *product, enum gpu_kind kind,
                      uint32_t i_gpu)
@@ -189,8 +187,7 @@ static void test_every_kind_of_memory(void **state)
     assert_true(gpu_children(TWO_GPUS, child_of_kinds));
 }
 
-/* ---- streams -----------------------------------------------------------------------------------
- */
+/* ---- streams ---- */
 
 static bool run_chain(gemmd_client_t *client, uint32_t i_gpu, enum chain_way way,
                       uint16_t ret_x[K_MAX])
@@ -243,8 +240,7 @@ static void test_streams_of_both(void **state)
     assert_true(gpu_children(2, child_of_streams));
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------
- */
+/* ---- refusals ---- */
 
 static bool is_refused(int r, int status, const char *words)
 {
@@ -310,8 +306,7 @@ static void test_memory_of_the_other_is_refused(void **state)
     assert_true(gpu_children(1, child_that_mixes));
 }
 
-/* ---- a client that sees one --------------------------------------------------------------------
- */
+/* ---- a client that sees one ---- */
 
 /* Its device 0 is the daemon's 1: what says which is the GPU's UUID. */
 static bool child_that_sees_one(uint32_t i_child)
@@ -333,8 +328,7 @@ static void test_a_client_that_sees_one(void **state)
     assert_true(gpu_children(1, child_that_sees_one));
 }
 
-/* ---- status ------------------------------------------------------------------------------------
- */
+/* ---- status ---- */
 
 static const char *text_at(const json_t *array, uint32_t i, const char *key)
 {

@@ -20,8 +20,7 @@ static void *need(void *memory)
     return memory;
 }
 
-/* ---- random weights ----------------------------------------------------------------------------
- */
+/* ---- random weights ---- */
 
 static uint8_t random_code(enum gk_code code, uint64_t *random)
 {
@@ -114,8 +113,7 @@ void random_weight(struct gk_canonical *canonical, const struct gk_desc *desc, u
     }
 }
 
-/* ---- tensors -----------------------------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 struct out {
     struct tensor_file *file;
@@ -199,8 +197,7 @@ static void add_number(const struct out *out, const char *leaf, float value)
     add(out, leaf, "F32", 0, 0, 0, data, sizeof(*data));
 }
 
-/* ---- families ----------------------------------------------------------------------------------
- */
+/* ---- families ---- */
 
 static void add_gptq_codes(const struct out *out)
 {

@@ -86,8 +86,7 @@ void fixture_finish(struct fixture *fixture)
     temp_folder_finish(&fixture->folder);
 }
 
-/* ---- starting ----------------------------------------------------------------------------------
- */
+/* ---- starting ---- */
 
 /* Tests that were carried to another machine say where the program is there. */
 static const char *program(void)
@@ -117,7 +116,7 @@ static void see_all_devices(void)
 static void become_daemon(const struct fixture *fixture, const struct fixture_options *options,
                           const char *config_path)
 {
-    const char *argv[14] = {program(), "--config", config_path};
+    const char *argv[15] = {program(), "--config", config_path};
     uint32_t n = 3;
     if (fixture->socket_dir[0] != '\0') {
         argv[n++] = "--socket-dir";
@@ -134,6 +133,9 @@ static void become_daemon(const struct fixture *fixture, const struct fixture_op
     }
     if (options->is_kept) {
         argv[n++] = "--keeper";
+    }
+    if (options->argument != NULL) {
+        argv[n++] = options->argument;
     }
     int log_fd = open(fixture->log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     struct rlimit limit = {options->n_fds_max, options->n_fds_max};
@@ -203,8 +205,7 @@ void fixture_start(struct fixture *fixture, const struct fixture_options *option
     fixture_wait_ready(fixture, options->model != NULL);
 }
 
-/* ---- ending ------------------------------------------------------------------------------------
- */
+/* ---- ending ---- */
 
 int fixture_wait_exit(struct fixture *fixture, double timeout_seconds)
 {
@@ -245,8 +246,7 @@ bool fixture_is_running(struct fixture *fixture)
            info.si_pid == 0;
 }
 
-/* ---- the log -----------------------------------------------------------------------------------
- */
+/* ---- the log ---- */
 
 uint32_t fixture_logged(const struct fixture *fixture, const char *text)
 {
@@ -273,8 +273,7 @@ void fixture_wait_logged(const struct fixture *fixture, const char *text, uint32
     }
 }
 
-/* ---- looking -----------------------------------------------------------------------------------
- */
+/* ---- looking ---- */
 
 gemmd_client_t *fixture_open(const struct fixture *fixture, enum gemmd_path path)
 {

@@ -34,6 +34,7 @@ struct fixture {
 struct fixture_options {
     const char *config;          /* lines `key = value`; NULL: none */
     const char *model;           /* "NAME=PATH" to load before being ready; NULL: none */
+    const char *argument;        /* one more, as it is; NULL: none */
     uint64_t n_fds_max;          /* RLIMIT_NOFILE; 0: as it is */
     bool is_kept;                /* by --keeper: pid is the keeper's */
     void (*in_child)(void *arg); /* called last before exec(); NULL: nothing */

@@ -37,8 +37,7 @@ static double element_get(const void *data, enum gemmd_dtype dtype, uint64_t i)
     return (double)(dtype == GEMMD_F16 ? half_to_f32(bits) : bf16_to_f32(bits));
 }
 
-/* ---- making ------------------------------------------------------------------------------------
- */
+/* ---- making ---- */
 
 static void fill_x(struct product *product, uint64_t seed)
 {
@@ -129,8 +128,7 @@ bool product_run(struct product *product, gemmd_client_t *client)
     return true;
 }
 
-/* ---- judging -----------------------------------------------------------------------------------
- */
+/* ---- judging ---- */
 
 /* Rounding of the result to the type of y. */
 static double unit_roundoff(enum gemmd_dtype dtype)

@@ -26,8 +26,7 @@ static void *grow(void *bytes, uint64_t size_bytes)
     return grown;
 }
 
-/* ---- folders and files -------------------------------------------------------------------------
- */
+/* ---- folders and files ---- */
 
 void temp_folder_init(struct temp_folder *folder)
 {
@@ -72,8 +71,7 @@ void write_text(const char *path, const char *text)
     write_bytes(path, text, strlen(text));
 }
 
-/* ---- .safetensors files ------------------------------------------------------------------------
- */
+/* ---- .safetensors files ---- */
 
 void tensor_file_init(struct tensor_file *file)
 {
@@ -144,8 +142,7 @@ void write_safetensors(const char *path, const char *json, uint64_t data_bytes)
     need(fclose(out) == 0, path);
 }
 
-/* ---- layers ------------------------------------------------------------------------------------
- */
+/* ---- layers ---- */
 
 static void add_part(struct tensor_file *file, const char *module, const char *leaf,
                      const char *dtype, uint32_t n_dims, uint64_t n_rows, uint64_t n_cols,

@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-/* ---- folders and files -------------------------------------------------------------------------
- */
+/* ---- folders and files ---- */
 
 struct temp_folder {
     char path[256];
@@ -24,8 +23,7 @@ const char *temp_path(const struct temp_folder *folder, const char *name);
 void write_bytes(const char *path, const void *bytes, uint64_t size_bytes);
 void write_text(const char *path, const char *text);
 
-/* ---- .safetensors files ------------------------------------------------------------------------
- */
+/* ---- .safetensors files ---- */
 
 struct tensor_file {
     char *json; /* header entries so far */
@@ -51,8 +49,7 @@ void tensor_file_write(const struct tensor_file *file, const char *path);
  */
 void write_safetensors(const char *path, const char *json, uint64_t data_bytes);
 
-/* ---- layers ------------------------------------------------------------------------------------
- */
+/* ---- layers ---- */
 
 /* A GPTQ layer of 4 bits. codes (k, n) one a byte; scales (n_scale_rows, n) binary16; all zero
  * points are `zero` as stored; g_idx (k) or NULL for none. */

@@ -1,5 +1,6 @@
 /* sched_sim.c - see sched_sim.h. Events are found by looking at all clients and flights: there are
- * few, and the scheduler is what is measured. */
+ * few, and the scheduler is what is measured. long because clients, device and clock are one
+ * machine, whose parts look at each other's state. */
 #include "tests/harness/sched_sim.h"
 
 #include <math.h>
@@ -11,15 +12,16 @@
 #include "tests/harness/percentile.h"
 #include "tests/harness/random.h"
 
-#define ROWS_MAX     64u
-#define ITEMS_MAX    512u
-#define BURST_MAX    4u
-#define SAMPLES_MAX  400000u
-#define NEVER        UINT64_MAX
-#define USEC         1000.0
-#define FLIGHTS_MAX  4u
-#define SLOP_USEC    1000.0 /* what a pass takes is only estimated by the scheduler */
-#define EXPERT_EVERY 3u
+#define ROWS_MAX       64u
+#define ITEMS_MAX      512u
+#define BURST_MAX      4u
+#define SAMPLES_MAX    400000u
+#define NEVER          UINT64_MAX
+#define USEC           1000.0
+#define FLIGHTS_MAX    4u
+#define SLOP_USEC      1000.0 /* what a pass takes is only estimated by the scheduler */
+#define EXPERT_EVERY   3u
+#define MOST_WAIT_NSEC 250000u /* that a launch ahead may be queued behind the one before */
 
 struct asked {
     struct sched_item item; /* first: the scheduler gives its address back */
@@ -65,8 +67,12 @@ struct sim {
     struct walker walkers[SIM_CLIENTS_MAX];
     struct flight flights[FLIGHTS_MAX]; /* oldest first */
     uint32_t n_flights;
-    uint64_t last_end_nsec; /* of the flight that ended last */
-    uint64_t wake_nsec;     /* when the scheduler wants to be asked again */
+    bool is_armed;
+    struct sched_ahead armed_for;
+    uint64_t armed_until_nsec; /* NEVER: the flight before has not ended */
+    uint64_t disarmed_nsec;    /* the device is busy with what was disarmed until then */
+    uint64_t last_end_nsec;    /* of the flight that ended last */
+    uint64_t wake_nsec;        /* when the scheduler wants to be asked again */
     uint64_t n_asked;
     uint64_t n_answered;
     uint64_t n_rows_run; /* in the second half */
@@ -103,8 +109,7 @@ static void add_sample(const struct sim *sim, struct samples *samples, double va
     }
 }
 
-/* ---- clients -----------------------------------------------------------------------------------
- */
+/* ---- clients ---- */
 
 /* The step of the trace that the walker is about to make; NULL without one. */
 static const struct sched_trace_step *traced_step(const struct sim *sim,
@@ -235,8 +240,7 @@ static void answer(struct sim *sim, struct asked *asked)
     walker->next_nsec = sim->now_nsec + think_nsec(sim, walker);
 }
 
-/* ---- device ------------------------------------------------------------------------------------
- */
+/* ---- device ---- */
 
 static uint64_t run_nsec(const struct sim_setup *setup, uint64_t weight_key, uint32_t n_rows)
 {
@@ -272,12 +276,57 @@ static void check_launch(const struct sim *sim, const struct flight *flight)
     }
 }
 
+static void disarm(struct sim *sim)
+{
+    uint64_t free_nsec =
+        sim->n_flights > 0 ? sim->flights[sim->n_flights - 1].end_nsec : sim->now_nsec;
+    sim->disarmed_nsec = free_nsec + (uint64_t)(sim->setup->disarm_usec * USEC);
+    sim->is_armed = false;
+    sched_ahead_missed(sim->sched);
+}
+
+/* Of the one that is armed, if there is one: does it take this launch? */
+static bool fire(struct sim *sim, const struct flight *flight)
+{
+    const struct sched_item *first = &flight->asked[0]->item;
+    if (!sim->is_armed) {
+        return false;
+    }
+    if (first->weight_key != sim->armed_for.weight_key ||
+        first->class_key != sim->armed_for.class_key || flight->n_rows > sim->armed_for.n_rows) {
+        disarm(sim);
+        return false;
+    }
+    sim->is_armed = false;
+    sim->result->n_fired++;
+    return true;
+}
+
+static void arm(struct sim *sim)
+{
+    bool is_full = sim->n_flights == sim->setup->n_ahead;
+    if (!sim->setup->may_arm || is_full ||
+        !sched_ahead(sim->sched, sim->now_nsec, &sim->armed_for)) {
+        return;
+    }
+    if (sim->armed_for.n_rows == 0 || sim->armed_for.n_rows > ROWS_MAX ||
+        sim->armed_for.wait_nsec > MOST_WAIT_NSEC) {
+        broken(sim, "a launch ahead of %u rows", sim->armed_for.n_rows);
+    }
+    sim->is_armed = true;
+    sim->armed_until_nsec = NEVER;
+    sim->result->n_armed++;
+}
+
 static void launch(struct sim *sim, struct flight *flight)
 {
     check_launch(sim, flight);
+    bool is_fired = fire(sim, flight);
     bool is_behind = sim->n_flights > 0;
     uint64_t free_nsec = is_behind ? sim->flights[sim->n_flights - 1].end_nsec : sim->now_nsec;
+    free_nsec = free_nsec > sim->disarmed_nsec ? free_nsec : sim->disarmed_nsec;
     double gap_usec = is_behind ? sim->setup->queue_usec : sim->setup->gap_usec;
+    gap_usec = is_fired && sim->setup->fired_usec > 0 ? sim->setup->fired_usec : gap_usec;
     flight->start_nsec = free_nsec + (uint64_t)(gap_usec * USEC);
     flight->end_nsec = flight->start_nsec +
                        run_nsec(sim->setup, flight->asked[0]->item.weight_key, flight->n_rows);
@@ -316,8 +365,7 @@ static void land(struct sim *sim)
     }
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------
- */
+/* ---- the loop ---- */
 
 /* With the device free, what waits is held, and none of it for longer than it may be. */
 static void check_idle(struct sim *sim)
@@ -348,6 +396,22 @@ static void check_idle(struct sim *sim)
                 sim->result->held_max_usec = held_usec;
             }
         }
+    }
+}
+
+static void expire_armed(struct sim *sim)
+{
+    if (!sim->is_armed || sim->n_flights > 0) {
+        return;
+    }
+    if (sim->armed_until_nsec == NEVER) {
+        sim->armed_until_nsec = sim->now_nsec + sim->armed_for.wait_nsec;
+    }
+    if (sim->now_nsec > sim->armed_until_nsec) {
+        broken(sim, "a launch ahead stays beyond its time");
+    }
+    if (sim->now_nsec == sim->armed_until_nsec) {
+        disarm(sim);
     }
 }
 
@@ -382,6 +446,7 @@ static void start(struct sim *sim)
             flight.n_rows = flight.asked[0]->n_rows_left;
         }
         launch(sim, &flight);
+        arm(sim);
     }
     check_idle(sim);
 }
@@ -391,6 +456,9 @@ static uint64_t next_event(const struct sim *sim)
     uint64_t next_nsec = sim->wake_nsec;
     if (sim->n_flights > 0 && sim->flights[0].end_nsec < next_nsec) {
         next_nsec = sim->flights[0].end_nsec;
+    }
+    if (sim->is_armed && sim->armed_until_nsec < next_nsec) {
+        next_nsec = sim->armed_until_nsec;
     }
     if (sched_deadline(sim->sched) < next_nsec) {
         next_nsec = sched_deadline(sim->sched);
@@ -420,10 +488,10 @@ static void step(struct sim *sim)
     }
     expire(sim);
     start(sim);
+    expire_armed(sim);
 }
 
-/* ---- from start to end -------------------------------------------------------------------------
- */
+/* ---- from start to end ---- */
 
 static double traced_alone_usec(const struct sim_setup *setup, uint32_t i_client)
 {

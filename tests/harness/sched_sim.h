@@ -5,7 +5,8 @@
  * It checks as it goes, and ends the program with a line on stderr when a promise is broken: a
  * request lost or answered twice, launched beyond its deadline, held although it must not be, held
  * for longer than a pass while the device was free, a launch too large or of two weights, a device
- * left idle with nobody held. */
+ * left idle with nobody held; a launch
+ * queued ahead that takes what it was not told of, or stays beyond its time. */
 #pragma once
 
 #include <stdbool.h>
@@ -49,6 +50,9 @@ struct sim_setup {
     double gap_usec;   /* from the end of a launch to the start of one that was given out after */
     double queue_usec; /* ... or that was given out before */
     uint32_t n_ahead;  /* launches that the device takes at once */
+    bool may_arm; /* launches are queued ahead of their rows, where the scheduler tells which */
+    double fired_usec; /* gap_usec and queue_usec of a launch that was; 0: as of one that was not */
+    double disarm_usec; /* the device is busy so long with one for which there were no rows */
     double seconds;
     uint64_t seed;
 };
@@ -65,6 +69,8 @@ struct sim_result {
     uint64_t n_done[SIM_CLIENTS_MAX]; /* in the second half of the time, as all of the above; not
                                          those that timed out */
     uint64_t n_refused;               /* timed out */
+    uint64_t n_armed;                 /* launches queued ahead, since the start, and ... */
+    uint64_t n_fired;                 /* ... those that got their rows */
     struct sched_stats stats;
 };
 

@@ -32,8 +32,7 @@ static const char *socket_path(const struct fixture *fixture, const char *name)
     return path;
 }
 
-/* ---- session socket ----------------------------------------------------------------------------
- */
+/* ---- session socket ---- */
 
 int wire_connect(const struct fixture *fixture)
 {
@@ -92,8 +91,7 @@ uint64_t wire_buffer(const struct fixture *fixture, int fd, uint64_t size_bytes)
     return id;
 }
 
-/* ---- control socket through libzmq -------------------------------------------------------------
- */
+/* ---- control socket through libzmq ---- */
 
 void peer_option(struct peer *peer, int name, int value)
 {
@@ -176,8 +174,7 @@ int peer_ping(struct peer *peer, uint64_t request_id)
     return status;
 }
 
-/* ---- control socket byte by byte ---------------------------------------------------------------
- */
+/* ---- control socket byte by byte ---- */
 
 static bool send_all(int fd, const void *bytes, size_t n_bytes)
 {

@@ -13,8 +13,7 @@
 
 #define WIRE_REPLY_MSEC 20000
 
-/* ---- session socket ----------------------------------------------------------------------------
- */
+/* ---- session socket ---- */
 
 int wire_connect(const struct fixture *fixture); /* the descriptor; blocking */
 
@@ -30,8 +29,7 @@ int wire_session(const struct fixture *fixture, char ret_token[SIDE_TOKEN_BYTES]
 /* wire_buffer() - have size_bytes allocated on device 0; the id. The client does not map them. */
 uint64_t wire_buffer(const struct fixture *fixture, int fd, uint64_t size_bytes);
 
-/* ---- control socket through libzmq -------------------------------------------------------------
- */
+/* ---- control socket through libzmq ---- */
 
 struct peer {
     void *context;
@@ -57,8 +55,7 @@ int peer_receive(struct peer *peer, uint64_t *ret_request_id);
 /* peer_ping() - status of the PING with that id; replies that come before it are dropped. */
 int peer_ping(struct peer *peer, uint64_t request_id);
 
-/* ---- control socket byte by byte ---------------------------------------------------------------
- */
+/* ---- control socket byte by byte ---- */
 
 /* zmtp_connect() - a DEALER of ZMTP 3.0 that has shaken hands; the descriptor. */
 int zmtp_connect(const struct fixture *fixture, const void *id, size_t n_bytes);

@@ -56,8 +56,7 @@ static void init(struct product *product, gemmd_client_t *client, uint32_t i_wei
     assert_true(product_init(product, client, "acts", &model.weights[i_weight], shape));
 }
 
-/* ---- floats -----------------------------------------------------------------------------------
- */
+/* ---- floats ---- */
 
 static void test_schemes_come_from_the_checkpoint(void **state)
 {
@@ -129,8 +128,7 @@ static void test_verify(void **state)
     assert_non_null(strstr(text, "6 weights"));
 }
 
-/* ---- codes ------------------------------------------------------------------------------------
- */
+/* ---- codes ---- */
 
 #define CODES_GAP  3u
 #define SCALES_GAP 2u

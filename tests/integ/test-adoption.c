@@ -147,8 +147,7 @@ static void test_missing_manifest(void **state)
     expect_restart(life, "loaded");
 }
 
-/* ---- other manifests ---------------------------------------------------------------------------
- */
+/* ---- other manifests ---- */
 
 /* A sealed copy in the place of the manifest, with one byte of it exchanged. */
 static void forge_manifest(off_t offset, uint8_t value)
@@ -184,8 +183,7 @@ static void test_damaged_manifest(void **state)
     assert_int_equal(fixture_logged(&life->fixture, "its digest does not match"), 1);
 }
 
-/* ---- changes -----------------------------------------------------------------------------------
- */
+/* ---- changes ---- */
 
 /* Serves at once as it was, then as the checkpoint is now. */
 static void test_changed_checkpoint(void **state)
@@ -255,8 +253,7 @@ static void test_cut_short_reload(void **state)
     assert_int_equal(fake_supervisor_count(&supervisor, "m.2"), 1);
 }
 
-/* ---- deaths in the middle of it ----------------------------------------------------------------
- */
+/* ---- deaths in the middle of it ---- */
 
 /* Processes that die of the first region that they import. */
 static void die_adopting(struct life *life, uint32_t n_times)
@@ -299,8 +296,7 @@ static void test_deadly_weights(void **state)
     expect_restart(life, "adopted");
 }
 
-/* ---- draining ----------------------------------------------------------------------------------
- */
+/* ---- draining ---- */
 
 static void expect_state(struct life *life, const char *expected)
 {
@@ -333,8 +329,7 @@ static void test_drained(void **state)
     expect_restart(life, "adopted");
 }
 
-/* ---- starts that cannot work -------------------------------------------------------------------
- */
+/* ---- starts that cannot work ---- */
 
 /* It ends slowly, and with what asks for another start; without weights, at once and as it is. */
 static void test_faulty_configuration(void **state)
@@ -365,6 +360,22 @@ static void test_faulty_configuration(void **state)
     expect_restart(life, "adopted");
 }
 
+static void test_faulty_command_line(void **state)
+{
+    struct life *life = *state;
+    life->options.argument = "--no-such-option";
+    fixture_spawn(&life->fixture, &life->options);
+    assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), EXIT_USAGE);
+    life->options.argument = NULL;
+    leave_weights(life);
+    life->options.argument = "--no-such-option";
+    fixture_spawn(&life->fixture, &life->options);
+    assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_STOP_SECONDS), EXIT_FAILED);
+    assert_int_equal(fixture_logged(&life->fixture, "the weights stay kept"), 1);
+    life->options.argument = NULL;
+    expect_restart(life, "adopted");
+}
+
 #define DISABLED(name) "kernels_disabled = " name "_int4_gemm_group\n"
 
 /* One line says it, and of the weights nothing is lost. */
@@ -385,8 +396,7 @@ static void test_no_kernel_left(void **state)
     expect_restart(life, "adopted");
 }
 
-/* ---- two of them -------------------------------------------------------------------------------
- */
+/* ---- two of them ---- */
 
 static void test_two_daemons(void **state)
 {
@@ -405,8 +415,7 @@ static void test_two_daemons(void **state)
     assert_true(life_serves(life));
 }
 
-/* ---- sockets and signs -------------------------------------------------------------------------
- */
+/* ---- sockets and signs ---- */
 
 /* Connections wait in the listening sockets, which the daemon neither makes nor removes. */
 static void test_handed_sockets(void **state)
@@ -463,6 +472,7 @@ int main(void)
         CASE(test_deadly_weights),
         CASE(test_drained),
         CASE(test_faulty_configuration),
+        CASE(test_faulty_command_line),
         CASE(test_no_kernel_left),
     };
 #undef CASE

@@ -79,8 +79,7 @@ static void test_every_place(void **state)
     }
 }
 
-/* ---- the crowd ---------------------------------------------------------------------------------
- */
+/* ---- the crowd ---- */
 
 /* Of 1 to ANCHOR_ROWS_MAX rows, few being as likely as many. */
 static uint32_t random_size(uint64_t *random)

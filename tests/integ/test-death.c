@@ -68,8 +68,7 @@ static int tear_down(void **state)
     return code;
 }
 
-/* ---- those who live ----------------------------------------------------------------------------
- */
+/* ---- those who live ---- */
 
 static bool survive(uint32_t i_survivor)
 {
@@ -98,8 +97,7 @@ static bool survive(uint32_t i_survivor)
     return true;
 }
 
-/* ---- those who die -----------------------------------------------------------------------------
- */
+/* ---- those who die ---- */
 
 static void submit_for_ever(gemmd_client_t *client, struct product *product)
 {
@@ -194,8 +192,7 @@ static void kill_clients(uint32_t n_kills, uint64_t *random)
     }
 }
 
-/* ---- the test ----------------------------------------------------------------------------------
- */
+/* ---- the test ---- */
 
 struct holdings {
     struct status_counts counts;

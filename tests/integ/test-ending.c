@@ -28,8 +28,7 @@
 #define SHARD2_BYTES   (4ull << 30)
 #define SECOND_SECONDS 2.0 /* a second signal does not wait for the drain timeout of 3 s */
 
-/* ---- while it starts ---------------------------------------------------------------------------
- */
+/* ---- while it starts ---- */
 
 /* What the daemon tells the service manager. */
 static int open_notify_socket(const struct life *life)
@@ -82,8 +81,7 @@ static void test_sigterm_while_starting(void **state)
     (void)close(notify_fd);
 }
 
-/* ---- while it loads ----------------------------------------------------------------------------
- */
+/* ---- while it loads ---- */
 
 static void write_shard(const char *path, const char *module, uint64_t n_rows, uint64_t size_bytes)
 {
@@ -159,16 +157,20 @@ static void test_sigterm_during_first_load(void **state)
     (void)snprintf(argument, sizeof(argument), "sparse=%s", path);
     const struct fixture_options options = {.model = argument};
     int notify_fd = open_notify_socket(life);
+    (void)unlink(life->fixture.log_path);
     fixture_spawn(&life->fixture, &options);
-    fixture_sleep(0.3);
+    for (double end = fixture_now() + FIXTURE_READY_SECONDS; !has_said_anything(life);) {
+        assert_true(fixture_now() < end);
+        fixture_sleep(0.01);
+    }
+    fixture_sleep(0.2);
     assert_int_equal(fixture_stop(&life->fixture), 0);
     expect_no_ready_after_stopping(notify_fd);
     assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);
     (void)close(notify_fd);
 }
 
-/* ---- while it works ----------------------------------------------------------------------------
- */
+/* ---- while it works ---- */
 
 static void submit_many(gemmd_client_t *client, struct product *product, uint32_t n)
 {
@@ -322,8 +324,7 @@ static void test_other_signals(void **state)
     assert_false(life_has_sockets(life));
 }
 
-/* ---- a device that is lost ---------------------------------------------------------------------
- */
+/* ---- a device that is lost ---- */
 
 /* T48: whoever is served learns that it is lost, nobody gets a product any more, and the process
  * ends with the code that has it started anew, and says why. */
@@ -357,8 +358,7 @@ static void test_lost_device(void **state)
     gemmd_close(client);
 }
 
-/* ---- draining ----------------------------------------------------------------------------------
- */
+/* ---- draining ---- */
 
 static void test_drain(void **state)
 {

@@ -35,8 +35,7 @@ static uint64_t n_bad_framing(const struct hostile *hostile)
     return counts.n_bad_framing;
 }
 
-/* ---- T42: identities ---------------------------------------------------------------------------
- */
+/* ---- T42: identities ---- */
 
 static void test_foreign_identities(void **state)
 {
@@ -144,8 +143,7 @@ static void test_restarts(void **state)
     assert_int_equal(counts.n_in_flight, 0);
 }
 
-/* ---- T44: framing ------------------------------------------------------------------------------
- */
+/* ---- T44: framing ---- */
 
 static void send_frames(struct peer *peer, uint32_t n, size_t n_bytes)
 {

@@ -35,8 +35,7 @@ static int set_up(void **state)
     return hostile_set_up(state, "session_requests_max = 16\n");
 }
 
-/* ---- rings -------------------------------------------------------------------------------------
- */
+/* ---- rings ---- */
 
 /* A process with a real session writes random bytes all over its lane, indices included, and rings.
  * That may be noticed or not. Then it writes indices that no lane can have, which must be, and
@@ -98,8 +97,7 @@ static void test_lane_scribbling(void **state)
     assert_int_equal(after.n_corrupt_lanes, before.n_corrupt_lanes + N_SCRIBBLERS);
 }
 
-/* ---- T45: unread replies -----------------------------------------------------------------------
- */
+/* ---- T45: unread replies ---- */
 
 /* X: a session that submits by hand over ZeroMQ. */
 struct submitter {

@@ -88,8 +88,7 @@ static void test_silent_peers(void **state)
     }
 }
 
-/* ---- T26 and T29: regions ----------------------------------------------------------------------
- */
+/* ---- T26 and T29: regions ---- */
 
 static int import(struct hostile *hostile, int fd, uint64_t size_bytes, char sentence[512])
 {

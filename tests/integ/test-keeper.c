@@ -98,8 +98,7 @@ static void test_limit(void **state)
     }
 }
 
-/* ---- not started again -------------------------------------------------------------------------
- */
+/* ---- not started again ---- */
 
 static void read_text(const char *path, char *ret_text, size_t size_bytes)
 {
@@ -162,8 +161,7 @@ static void test_backoff(void **state)
     assert_int_equal(fixture_stop(&life->fixture), 0);
 }
 
-/* ---- signals -----------------------------------------------------------------------------------
- */
+/* ---- signals ---- */
 
 static void copy_program(const char *from, const char *to)
 {
@@ -226,8 +224,7 @@ static void test_no_sign_of_life(void **state)
     assert_true(life_serves(life));
 }
 
-/* ---- strangers ---------------------------------------------------------------------------------
- */
+/* ---- strangers ---- */
 
 static void notify_address(pid_t pid, struct sockaddr_un *ret_address, socklen_t *ret_n_bytes)
 {

@@ -76,7 +76,7 @@ static struct order_words words_of(const gemmd_client_t *client, const struct re
 
 static void submit(gemmd_client_t *client, const struct product *product, uint32_t value)
 {
-    struct request_desc desc = submit_describe(client, &product->gemm, UINT64_MAX);
+    struct request_desc desc = gemm_describe(client, &product->gemm, UINT64_MAX);
     desc.flags = REQUEST_FLAG_ORDERED;
     desc.order_entry = ENTRY;
     desc.order_value = value;

@@ -118,8 +118,7 @@ static void test_strides(void **state)
     }
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------
- */
+/* ---- refusals ---- */
 
 static int refuse(gemmd_client_t *client, void (*spoil)(struct product *), char sentence[512])
 {
@@ -224,8 +223,7 @@ static void test_same_sentences(void **state)
     }
 }
 
-/* ---- rows do not change ------------------------------------------------------------------------
- */
+/* ---- rows do not change ---- */
 
 /* T31: large, small, large over buffers that stay dirty; every row as it is alone. */
 static void test_sizes_in_turn(void **state)

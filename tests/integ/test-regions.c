@@ -75,8 +75,7 @@ static int tear_down(void **state)
     return tiny_stop(&fixture, &model);
 }
 
-/* ---- T22: slices -------------------------------------------------------------------------------
- */
+/* ---- T22: slices ---- */
 
 /* Every float of a slice, beyond the M x N that it was to hold, still has its guard. */
 static bool slice_is(const uint8_t *slice, float expected)
@@ -132,8 +131,7 @@ static void test_slices_of_one_region(void **state)
     gemmd_close(client);
 }
 
-/* ---- T23, T25: two names -----------------------------------------------------------------------
- */
+/* ---- T23, T25: two names ---- */
 
 struct twins {
     gemmd_client_t *client;
@@ -270,8 +268,7 @@ static void test_release_under_way(void **state)
     assert_int_equal(counts.buffer_bytes, 0);
 }
 
-/* ---- T27: pid namespaces -----------------------------------------------------------------------
- */
+/* ---- T27: pid namespaces ---- */
 
 /* Pid 1 of a namespace of its own: products until told to stop, or until killed. */
 static void live_as_pid_1(int stop_fd)

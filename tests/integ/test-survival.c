@@ -73,8 +73,7 @@ static void count(uint32_t i_client, double start)
     atomic_fetch_add(&shared->n_products[i_client], 1);
 }
 
-/* ---- clients -----------------------------------------------------------------------------------
- */
+/* ---- clients ---- */
 
 static bool run_one_by_one(struct life *life, uint32_t i_client, gemmd_client_t *client,
                            const struct product *first)
@@ -209,8 +208,7 @@ static bool live(struct life *life, uint32_t i_client)
     return is_well;
 }
 
-/* ---- the test ----------------------------------------------------------------------------------
- */
+/* ---- the test ---- */
 
 static void start_clients(struct life *life, pid_t *pids)
 {
@@ -331,8 +329,7 @@ static void test_lost_device(void **state)
     gemmd_close(client);
 }
 
-/* ---- time --------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 /* A weight of so many MiB, all zeros: a hole on disk. */
 static void write_large(struct life *life, uint32_t n_mib)
@@ -379,8 +376,7 @@ static void test_time_to_ready(void **state)
     assert_int_equal(fixture_stop(&life->fixture), 0);
 }
 
-/* ---- limits ------------------------------------------------------------------------------------
- */
+/* ---- limits ---- */
 
 static gemmd_client_t *open_with(const struct life *life, uint32_t reconnect_msec,
                                  uint32_t has_no_repeat)

@@ -11,6 +11,7 @@ set -euo pipefail
 
 build=${GEMMD_BUILD_DIR:?} source=${GEMMD_SOURCE_DIR:?} base=${1:-/}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/${BASH_SOURCE[0]##*/}
+. "$source/tests/harness/shell.sh"
 
 # entry_point: its words, one a line.
 entry_point() {
@@ -52,11 +53,6 @@ fi
 
 # ---- outside --------------------------------------------------------------------------------------
 
-skip() {
-    echo "skipped: $1"
-    exit 77
-}
-
 [ "$(id -u)" = 0 ] || skip "needs root"
 unshare --pid --mount --fork --mount-proc true 2>/dev/null || skip "no namespaces here"
 
@@ -70,16 +66,6 @@ fail() {
     echo "FAILED: $1"
     cat "$scratch/log"
     exit 1
-}
-
-# until_true SECONDS COMMAND...: as soon as it succeeds.
-until_true() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || return 1
-        sleep 0.1
-    done
 }
 
 # A probe of the kubelet: a command of the container's, as its user.

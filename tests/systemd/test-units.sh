@@ -9,11 +9,7 @@ set -euo pipefail
 systemd=/lib/systemd/systemd
 build=${GEMMD_BUILD_DIR:?} source=${GEMMD_SOURCE_DIR:?}
 scratch=$(mktemp -d)
-
-skip() {
-    echo "skipped: $1"
-    exit 77
-}
+. "$source/tests/harness/shell.sh"
 
 [ "$(id -u)" = 0 ] || skip "needs root"
 [ -x $systemd ] || skip "no systemd here"
@@ -85,16 +81,6 @@ fail() {
     cat "$scratch/log"
     inside journalctl --no-pager -b -n 40 || true
     exit 1
-}
-
-# until SECONDS COMMAND...: as soon as it succeeds.
-until_true() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || return 1
-        sleep 0.05
-    done
 }
 
 first_process() {

@@ -13,8 +13,7 @@
 #include "ipc/base/dtype.h"
 #include "ipc/base/reason.h"
 
-/* ---- what a weight is --------------------------------------------------------------------------
- */
+/* ---- what a weight is ---- */
 
 /* How an element of W is stored. */
 enum gk_code {
@@ -312,8 +311,7 @@ struct gk_codes {
     uint32_t to_n;
 };
 
-/* ---- packed layouts ----------------------------------------------------------------------------
- */
+/* ---- packed layouts ---- */
 
 enum gk_device_kind { GK_DEVICE_HOST = 1, GK_DEVICE_CUDA = 2 };
 
@@ -333,8 +331,7 @@ struct gk_layout {
  * Packed memory must be 64-byte aligned. */
 const struct gk_layout *gk_layout_for(const struct gk_desc *desc, enum gk_device_kind device_kind);
 
-/* ---- launches ----------------------------------------------------------------------------------
- */
+/* ---- launches ---- */
 
 #define GK_BATCH_ROWS_MAX 64u /* rows of one launch, from anywhere */
 #define GK_PREFILL_ROWS_MAX                                                                        \
@@ -478,8 +475,7 @@ uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *la
 int gk_host_isa_limit(const char *isa, struct reason *why) GD_MUST_CHECK;
 int gk_host_isa_check(const char *isa, struct reason *why) GD_MUST_CHECK;
 
-/* ---- reference ---------------------------------------------------------------------------------
- */
+/* ---- reference ---- */
 
 /* gk_reference_gemm() - y in double from the canonical weight, in double, k ascending; x quantised
  * first by desc.act, as every kernel does it. x (m, k) of F32, F16 or BF16, x_stride_elems >= k; y

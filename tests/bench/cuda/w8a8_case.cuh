@@ -184,8 +184,7 @@ static void gather(const weight &w, const rows &r, uint32_t m, uint32_t i_copy, 
     CHECK(w8a8_gather_gemm_enqueue(&args, &x, may_overlap, stream));
 }
 
-/* ---- checking ----------------------------------------------------------------------------------
- */
+/* ---- checking ---- */
 
 __device__ double value_of(uint8_t code, bool is_int8)
 {
@@ -280,8 +279,7 @@ static double check(const weight &w, const rows &r, uint32_t m, std::vector<floa
     return sqrt(error / norm);
 }
 
-/* ---- timing ------------------------------------------------------------------------------------
- */
+/* ---- timing ---- */
 
 enum what { PRODUCT, QUANTISED_PRODUCT, GATHERED_PRODUCT, QUANTISATION };
 

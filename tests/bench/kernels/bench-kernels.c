@@ -79,8 +79,7 @@ static void *map_memory(uint64_t size_bytes, bool is_huge)
     return memory;
 }
 
-/* ---- the roof ---------------------------------------------------------------------------------
- */
+/* ---- the roof ---- */
 
 typedef uint64_t vector __attribute__((vector_size(32)));
 
@@ -157,8 +156,7 @@ static struct timing measure_roof(struct team *team, const struct options *optio
     return best;
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 
 struct weight {
     const char *format;
@@ -241,8 +239,7 @@ static struct timing measure_kernel(struct team *team, const struct options *opt
     return timing_of(usec, options->n_runs);
 }
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ---- */
 
 static double gbps_of(uint64_t n_bytes, double usec)
 {

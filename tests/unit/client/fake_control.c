@@ -9,7 +9,7 @@
 #include "ipc/side.h"
 #include "tests/unit/client/fake_daemon_internal.h"
 
-/* ---- requests ------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static const float *place(const struct fake_session *session, uint64_t buffer_id, uint64_t offset)
 {
@@ -153,7 +153,7 @@ void fake_look_at_lane(struct fake_daemon *fake, struct fake_session *session)
     }
 }
 
-/* ---- verbs ---------------------------------------------------------------------------------- */
+/* ---- verbs ---- */
 
 static struct msg_weight make_weight(const char *name)
 {

@@ -93,7 +93,7 @@ static void test_every_truncation_is_refused(void **state)
     }
 }
 
-/* ---- files ---------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static const char path[] = "test-npy.scratch";
 

@@ -52,8 +52,7 @@ static void check_product(struct fixture *fixture, uint32_t row)
     fixture_check_row(fixture, row);
 }
 
-/* ---- buffers ----------------------------------------------------------------------------------
- */
+/* ---- buffers ---- */
 
 static uint32_t n_shared(gemmd_client_t *client)
 {
@@ -132,8 +131,7 @@ static void test_free_lets_go_of_the_right_one(void **state)
     fixture_close(&fixture);
 }
 
-/* ---- time -------------------------------------------------------------------------------------
- */
+/* ---- time ---- */
 
 #define assert_returned_in_time(start) assert_true(fixture_now_msec() - (start) < LIMIT_MSEC)
 

@@ -215,7 +215,7 @@ static void test_wrong_use(void **state)
     assert_int_equal(gemmd_wait(NULL, 1, 0, NULL), GEMMD_INVALID_ARGUMENT);
 }
 
-/* ---- lanes only ----------------------------------------------------------------------------- */
+/* ---- lanes only ---- */
 
 static void test_overwritten_ring(void **state)
 {
@@ -273,7 +273,7 @@ static void test_lane_without_fds(void **state)
     assert_int_equal(gemmd_gemm(fixture.client, &gemm), GEMMD_OK);
 }
 
-/* ---- messages only -------------------------------------------------------------------------- */
+/* ---- messages only ---- */
 
 /* Nobody can tell whose reply it was: it must end the wait, which would have no end otherwise. */
 static void test_garbage_ends_the_wait(void **state)

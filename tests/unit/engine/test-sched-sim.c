@@ -67,6 +67,9 @@ static void anything(struct sim_setup *setup, uint64_t number, enum sched_mode m
                                 .gap_usec = below(6),
                                 .queue_usec = below(2),
                                 .n_ahead = 1 + below(3),
+                                .may_arm = one_in(2),
+                                .fired_usec = 1,
+                                .disarm_usec = below(8),
                                 .seconds = 0.02,
                                 .seed = number};
     for (uint32_t i = 0; i < setup->n_clients; i++) {
@@ -85,6 +88,30 @@ static void random_scenarios(void **state)
         anything(&setup, i, (enum sched_mode)(i % 4 < 3 ? SCHED_RENDEZVOUS : i / 4 % 2));
         sim_run(&setup, &result);
     }
+}
+
+/* Who shares which launch, and when, is the same whether launches are queued ahead or not, as long
+ * as the device is no quicker with them. */
+static void asking_ahead_changes_nothing(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result results[2];
+    uint64_t n_armed = 0;
+    for (uint64_t i = 0; i < 200; i++) {
+        anything(&setup, 100000 + i, (enum sched_mode)(i % 3));
+        setup.fired_usec = 0;
+        setup.disarm_usec = 0;
+        for (uint32_t may_arm = 0; may_arm < 2; may_arm++) {
+            setup.may_arm = may_arm != 0;
+            sim_run(&setup, &results[may_arm]);
+        }
+        assert_memory_equal(results[0].n_done, results[1].n_done, sizeof(results[0].n_done));
+        assert_true(results[0].per_launch == results[1].per_launch);
+        assert_int_equal(results[0].n_refused, results[1].n_refused);
+        n_armed += results[1].n_armed;
+    }
+    assert_true(n_armed > 1000);
 }
 
 /* ---- what it promises ---- */
@@ -121,6 +148,52 @@ static void sixteen_share_every_launch(void **state)
     assert_true(result.stats.n_holds[SCHED_HOLD_CATCH_UP] > 0);
     assert_true(result.stats.n_holds[SCHED_HOLD_ARRIVAL] > 0);
     assert_true(result.stats.idle_nsec[SCHED_HOLD_ARRIVAL] > 0);
+}
+
+/* A GPU on which sixteen processes keep each other's launches waiting. */
+static void on_a_busy_gpu(struct sim_setup *setup, uint32_t n_clients)
+{
+    in_step(setup, n_clients, 5, SCHED_RENDEZVOUS);
+    setup->run_usec = 10;
+    setup->row_usec = 0.4;
+    setup->gap_usec = 9 + 0.7 * (n_clients - 1);
+    setup->fired_usec = 3;
+    setup->disarm_usec = 3;
+}
+
+static void launches_ahead_save_their_way(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result without;
+    struct sim_result with;
+    for (uint32_t n_clients = 1; n_clients <= 16; n_clients *= 4) {
+        on_a_busy_gpu(&setup, n_clients);
+        sim_run(&setup, &without);
+        setup.may_arm = true;
+        sim_run(&setup, &with);
+        assert_int_equal(without.n_armed, 0);
+        assert_true(with.n_fired > 9 * with.n_armed / 10);
+        assert_true(with.per_run > 1.2 * without.per_run);
+        assert_true(with.per_launch > 0.99 * without.per_launch);
+    }
+}
+
+/* Where they save nothing they are soon left alone. */
+static void launches_ahead_end_where_they_cost(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result without;
+    struct sim_result with;
+    on_a_busy_gpu(&setup, 8);
+    setup.seconds = 0.4;
+    sim_run(&setup, &without);
+    setup.may_arm = true;
+    setup.fired_usec = setup.gap_usec + 2; /* its kernels are in the way of the clients' */
+    sim_run(&setup, &with);
+    assert_true(with.n_armed > 0);
+    assert_true(with.per_run > 0.99 * without.per_run);
 }
 
 /* One that thinks long is no brake, and gets what it would get without the others in step. */
@@ -318,6 +391,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixteen_share_every_launch),
+        cmocka_unit_test(launches_ahead_save_their_way),
+        cmocka_unit_test(launches_ahead_end_where_they_cost),
+        cmocka_unit_test(asking_ahead_changes_nothing),
         cmocka_unit_test(slow_one_throttles_nobody),
         cmocka_unit_test(who_may_not_be_held_is_not),
         cmocka_unit_test(no_gain_no_hold),

@@ -112,8 +112,7 @@ static int set_up_small(void **state)
     return 0;
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting ---- */
 
 static void launched_when_ready(void **state)
 {
@@ -197,8 +196,7 @@ static void deadlines_count_from_ready(void **state)
     ordered_finish(&ordered);
 }
 
-/* ---- ends --------------------------------------------------------------------------------------
- */
+/* ---- ends ---- */
 
 static void refusals_are_signalled_at_once(void **state)
 {

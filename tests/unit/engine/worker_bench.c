@@ -66,10 +66,22 @@ static void on_fatal(void *arg, const struct reason *why)
 
 /* ---- the worker ---- */
 
+static void change_nothing(struct device *device)
+{
+    (void)device;
+}
+
 void worker_bench_init(struct worker_bench *wb, const struct worker_limits *limits)
+{
+    worker_bench_init_on(wb, limits, change_nothing);
+}
+
+void worker_bench_init_on(struct worker_bench *wb, const struct worker_limits *limits,
+                          void (*change)(struct device *device))
 {
     *wb = (struct worker_bench){0};
     bench_init(&wb->bench, 2);
+    change(wb->bench.device);
     (void)pthread_mutex_init(&wb->mutex, NULL);
     (void)pthread_cond_init(&wb->changed, NULL);
     struct worker_callbacks callbacks = {wb, on_reply, on_detached, on_fatal, &wb->stats};

@@ -38,8 +38,11 @@ struct client {
 
 extern const struct worker_limits worker_bench_limits;
 
-/* worker_bench_init() - a bench with a worker on it. _finish() takes both down. */
+/* worker_bench_init() - a bench with a worker on it; worker_bench_init_on() - whose device has been
+ * changed so. _finish() takes both down. */
 void worker_bench_init(struct worker_bench *wb, const struct worker_limits *limits);
+void worker_bench_init_on(struct worker_bench *wb, const struct worker_limits *limits,
+                          void (*change)(struct device *device));
 void worker_bench_finish(struct worker_bench *wb);
 
 /* The gates: gate_send() puts one into the worker's inbox, where it will be held in a callback;

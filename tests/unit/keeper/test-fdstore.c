@@ -109,7 +109,7 @@ static void test_handing_over(void **state)
 static void test_nothing_to_hand_over(void **state)
 {
     (void)state;
-    const struct fdstore store = FDSTORE_NULL;
+    struct fdstore store = FDSTORE_NULL;
     assert_int_equal(setenv("LISTEN_FDS", "7", 1), 0);
     assert_int_equal(fdstore_hand_over(&store), 0);
     assert_null(getenv("LISTEN_FDS"));

@@ -135,8 +135,7 @@ struct gk_desc format_desc(const struct format_case *format, uint32_t n, uint32_
     return desc;
 }
 
-/* ---- weights -----------------------------------------------------------------------------------
- */
+/* ---- weights ---- */
 
 static uint8_t random_code(enum gk_code code, struct random *random)
 {

@@ -64,8 +64,7 @@ static void weight_random(struct weight_case *weight, const struct gk_desc *desc
     weight_case_init(weight, &canonical);
 }
 
-/* ---- one launch --------------------------------------------------------------------------------
- */
+/* ---- one launch ---- */
 
 /* Rows of x as they are launched, m of them; scales NULL but for rows that come with some. */
 struct rows {
@@ -147,8 +146,7 @@ static void test_symmetric_codes_for_token_zero(void **state)
     weight_case_finish(&weight);
 }
 
-/* ---- against double ----------------------------------------------------------------------------
- */
+/* ---- against double ---- */
 
 /* sum of (code - zero) * scale * w, and of its terms' magnitudes. */
 static double reference(const struct weight_case *weight, const float *x, uint32_t i_n,
@@ -210,8 +208,7 @@ static void test_rows_of_zeros(void **state)
     }
 }
 
-/* ---- saturation, NaN and infinities ------------------------------------------------------------
- */
+/* ---- saturation, NaN and infinities ---- */
 
 enum { IDENTITY_N = 128 };
 

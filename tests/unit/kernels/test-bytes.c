@@ -17,8 +17,7 @@ static struct gk_desc desc_bytes(enum gk_code code, uint32_t group_n, uint32_t g
                             .scale_dtype = DTYPE_F32};
 }
 
-/* ---- INT8 -------------------------------------------------------------------------------------
- */
+/* ---- INT8 ---- */
 
 struct int8_case {
     struct reader_case reader;
@@ -92,8 +91,7 @@ static void test_int8_refusals(void **state)
     reader_case_finish(reader);
 }
 
-/* ---- FP8 --------------------------------------------------------------------------------------
- */
+/* ---- FP8 ---- */
 
 struct fp8_case {
     struct reader_case reader;

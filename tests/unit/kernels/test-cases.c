@@ -80,8 +80,7 @@ static void assert_all_equal(const struct known *known, enum dtype y_dtype, doub
     for_each_product(known, y_dtype, check_equal, &expected);
 }
 
-/* ---- small integers ----------------------------------------------------------------------------
- */
+/* ---- small integers ---- */
 
 static void check_integers(const struct known *known, const struct rows_case *y, void *arg)
 {
@@ -128,8 +127,7 @@ static void test_integers(void **state)
     }
 }
 
-/* ---- the published cases ----------------------------------------------------------------------
- */
+/* ---- the published cases ---- */
 
 /* All codes +1; scale `scale`, or that of group i times i + 1; x is 1 from first_one on. */
 static void check_constant(const struct gk_desc *desc, double scale, bool is_growing, uint32_t m,

@@ -9,8 +9,7 @@
 #include "ipc/base/num.h"
 #include "kernel_case.h"
 
-/* ---- descriptors ------------------------------------------------------------------------------
- */
+/* ---- descriptors ---- */
 
 static struct gk_desc good_desc(void)
 {
@@ -179,8 +178,7 @@ static void test_desc_text(void **state)
     assert_string_equal(text, "plain");
 }
 
-/* ---- packed layouts ---------------------------------------------------------------------------
- */
+/* ---- packed layouts ---- */
 
 /* The arrays of a canonical weight, each with its size; absent ones have 0 bytes. */
 struct arrays {

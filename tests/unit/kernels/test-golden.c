@@ -69,8 +69,7 @@ static const void *tensor_of(struct golden_file *golden, const char *name)
     return bytes;
 }
 
-/* ---- one reader of each family -----------------------------------------------------------------
- */
+/* ---- one reader of each family ---- */
 
 struct golden_case;
 typedef int read_function(const struct golden_case *golden, struct golden_file *file,
@@ -171,8 +170,7 @@ static int read_fp4(const struct golden_case *golden, struct golden_file *file,
     return gk_fp4_read(&source, canonical, why);
 }
 
-/* ---- comparison --------------------------------------------------------------------------------
- */
+/* ---- comparison ---- */
 
 /* A weight that was read, with the tool's own numbers. */
 struct golden_weight {
@@ -294,8 +292,7 @@ static void check(void **state)
     golden_close(&file);
 }
 
-/* ---- the cases ---------------------------------------------------------------------------------
- */
+/* ---- the cases ---- */
 
 #define DESC(n_, k_, code_, group_n_, group_k_, scale_dtype_, ...)                                 \
     {                                                                                              \

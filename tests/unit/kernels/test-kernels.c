@@ -92,8 +92,7 @@ static void test_large(void **state)
     }
 }
 
-/* ---- rows that come quantised ------------------------------------------------------------------
- */
+/* ---- rows that come quantised ---- */
 
 /* Quantise rows as a client would, by the same rule. */
 static void quantise_rows(const struct gk_desc *desc, const struct rows_case *x,
@@ -164,8 +163,7 @@ static void test_quantised_rows(void **state)
     }
 }
 
-/* ---- properties that hold for each kernel by itself -------------------------------------------
- */
+/* ---- properties that hold for each kernel by itself ---- */
 
 typedef void (*kernel_check)(const struct gk_kernel *kernel, const struct weight_case *weight);
 

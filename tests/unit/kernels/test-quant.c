@@ -176,8 +176,7 @@ static void test_random_rows(void **state)
     }
 }
 
-/* ---- rows in which a mistake hides ------------------------------------------------------------
- */
+/* ---- rows in which a mistake hides ---- */
 
 static void assert_scales_positive(const struct gk_desc *desc, const struct row *row)
 {

@@ -200,8 +200,7 @@ static void test_workspace_and_prediction(void **state)
     assert_int_equal(chosen->workspace_bytes(&problem), most);
 }
 
-/* ---- conversions, exhaustively ----------------------------------------------------------------
- */
+/* ---- conversions, exhaustively ---- */
 
 #define CODES 65536u
 

@@ -249,7 +249,7 @@ static void test_unreadable_files_are_named(void **state)
     config_finish(&config);
 }
 
-/* ---- pages ---------------------------------------------------------------------------------- */
+/* ---- pages ---- */
 
 static char *page_path(const char *relative)
 {

@@ -65,8 +65,7 @@ static void test_products_on_both_paths(void **state)
     }
 }
 
-/* ---- the session socket, by hand ---------------------------------------------------------------
- */
+/* ---- the session socket, by hand ---- */
 
 static int dial(void)
 {
@@ -183,8 +182,7 @@ static void test_silence_is_hung_up(void **state)
     assert_true(fixture_now() - start < 3.0);
 }
 
-/* ---- the control socket, by hand ---------------------------------------------------------------
- */
+/* ---- the control socket, by hand ---- */
 
 static struct msg_reply call(struct sock *sock, const struct msg_request *request)
 {

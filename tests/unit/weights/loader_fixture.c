@@ -35,8 +35,7 @@ int loader_tear_down(void **state)
     return 0;
 }
 
-/* ---- checkpoints -------------------------------------------------------------------------------
- */
+/* ---- checkpoints ---- */
 
 void write_config(const char *rest)
 {
@@ -78,8 +77,7 @@ void write_sparse(void)
                       UINT64_C(2147483648));
 }
 
-/* ---- jobs --------------------------------------------------------------------------------------
- */
+/* ---- jobs ---- */
 
 struct loader_request request_of(enum loader_job_kind kind, const char *name)
 {
@@ -143,8 +141,7 @@ void expect_refusal(int status, const char *text)
     assert_int_equal(atomic_load(&f.fake.n_regions), 0);
 }
 
-/* ---- products ----------------------------------------------------------------------------------
- */
+/* ---- products ---- */
 
 /* Row 0 of x is all ones: y[i] by the kernel that would serve it. */
 void run_ones(const struct weight *weight, float *y)

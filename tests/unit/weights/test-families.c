@@ -54,8 +54,7 @@ static int tear_down(void **state)
 
 #define FP8(rest) "{\"quantization_config\":{\"quant_method\":\"fp8\"," rest "}}"
 
-/* ---- reading back ------------------------------------------------------------------------------
- */
+/* ---- reading back ---- */
 
 static void write_model(const char *config, const struct tensor_file *file)
 {
@@ -132,8 +131,7 @@ static void test_read_back(void **state)
     }
 }
 
-/* ---- shapes of scales --------------------------------------------------------------------------
- */
+/* ---- shapes of scales ---- */
 
 /* An FP8 layer (n 24, k 40) whose scales are written with any shape; T13, T35, T40. */
 static int find_with_scales(const char *leaf, const char *dtype, uint32_t n_dims,

@@ -12,8 +12,7 @@
 
 #include "tests/unit/weights/loader_fixture.h"
 
-/* ---- loading -----------------------------------------------------------------------------------
- */
+/* ---- loading ---- */
 
 /* What the only model says of its load: all of the time was spent on something. */
 static void expect_load_shares(uint64_t load_bytes)
@@ -195,8 +194,7 @@ static void test_ended_jobs_are_forgotten(void **state)
     assert_int_equal(loader_status(f.loader, first, &job, NULL), STATUS_NOT_FOUND);
 }
 
-/* ---- cancelling --------------------------------------------------------------------------------
- */
+/* ---- cancelling ---- */
 
 static void await_first_bytes(uint64_t job_id)
 {
@@ -240,8 +238,7 @@ static void test_free_while_reading(void **state)
     assert_false(store_has_model(f.store, "waits"));
 }
 
-/* ---- reloading ---------------------------------------------------------------------------------
- */
+/* ---- reloading ---- */
 
 static void test_reload_swaps(void **state)
 {

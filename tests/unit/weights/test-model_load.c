@@ -12,8 +12,7 @@
 #include "ipc/base/num.h"
 #include "tests/unit/weights/loader_fixture.h"
 
-/* ---- T08: zero points --------------------------------------------------------------------------
- */
+/* ---- T08: zero points ---- */
 
 static void test_zero_point_conventions(void **state)
 {
@@ -48,8 +47,7 @@ static void test_zero_point_contradiction(void **state)
     assert_false(store_has_model(f.store, "m"));
 }
 
-/* ---- T11: groups -------------------------------------------------------------------------------
- */
+/* ---- T11: groups ---- */
 
 static void test_too_many_scale_rows(void **state)
 {
@@ -93,8 +91,7 @@ static void test_one_group_over_k(void **state)
     expect_product("m/p", 2048.0f);
 }
 
-/* ---- T10: g_idx --------------------------------------------------------------------------------
- */
+/* ---- T10: g_idx ---- */
 
 enum { G_IDX_N = 32, G_IDX_K = 256, G_IDX_GROUP = 64 };
 

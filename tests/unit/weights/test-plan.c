@@ -132,8 +132,7 @@ static struct gk_canonical read_item(const char *name)
     return canonical;
 }
 
-/* ---- fusing ------------------------------------------------------------------------------------
- */
+/* ---- fusing ---- */
 
 #define GPTQ32 "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32}}"
 #define FP8(scheme)                                                                                \
@@ -275,8 +274,7 @@ static void test_fuse_by_named_group(void **state)
     expect_fused("l.attn.qkv_proj");
 }
 
-/* ---- slices ------------------------------------------------------------------------------------
- */
+/* ---- slices ---- */
 
 static void test_slices(void **state)
 {

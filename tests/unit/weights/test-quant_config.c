@@ -149,8 +149,7 @@ static void test_cases(void **state)
     }
 }
 
-/* ---- schemes -----------------------------------------------------------------------------------
- */
+/* ---- schemes ---- */
 
 struct scheme_case {
     const char *config;

@@ -74,8 +74,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* ---- schemes -----------------------------------------------------------------------------------
- */
+/* ---- schemes ---- */
 
 #define DYNAMIC_TOKEN "\"num_bits\":8,\"dynamic\":true,\"strategy\":\"token\","
 
@@ -177,8 +176,7 @@ static void test_schemes(void **state)
     }
 }
 
-/* ---- which group -------------------------------------------------------------------------------
- */
+/* ---- which group ---- */
 
 /* The class comes first in the file and last in the search. */
 #define SEVERAL                                                                                    \

@@ -32,8 +32,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- headers -----------------------------------------------------------------------------------
- */
+/* ---- headers ---- */
 
 struct header_case {
     const char *json;
@@ -196,8 +195,7 @@ static void test_large_headers(void **state)
     safetensors_finish(&file);
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 static int open_bytes(const void *bytes, uint64_t size_bytes, struct reason *why)
 {

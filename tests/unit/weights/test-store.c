@@ -231,8 +231,7 @@ static void test_list_weights(void **state)
     assert_int_equal(store_list_weights(f.store, "x", &weights, &n, &why), STATUS_NOT_FOUND);
 }
 
-/* ---- threads -----------------------------------------------------------------------------------
- */
+/* ---- threads ---- */
 
 enum { N_READERS = 3, N_ROUNDS = 200 };
 

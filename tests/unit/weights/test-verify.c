@@ -10,8 +10,7 @@
 
 #include "tests/unit/weights/loader_fixture.h"
 
-/* ---- verifying ---------------------------------------------------------------------------------
- */
+/* ---- verifying ---- */
 
 static void test_verify(void **state)
 {
@@ -50,8 +49,7 @@ static void test_verify_finds_a_difference(void **state)
     assert_int_equal(run(LOADER_JOB_VERIFY, "m/q.r"), STATUS_INTERNAL);
 }
 
-/* ---- the real thing ----------------------------------------------------------------------------
- */
+/* ---- the real thing ---- */
 
 /* A real checkpoint on the real host device, verified weight by weight. */
 static void test_real_checkpoint(void **state)

@@ -1,0 +1,189 @@
+/* worker_armed.c - launches that the device has queued before their rows are there.
+ *
+ * Once a launch is given to the device, the scheduler says which one should come next, and that is
+ * armed: queued behind it, to wait for its rows. When the scheduler gives out that launch indeed,
+ * the rows are written to where the device looks for them (fire), which takes no call of the driver
+ * and no turn among what all processes give the GPU to do. Whatever else happens, it is disarmed,
+ * and all goes on as if it had not been: what is armed never decides anything, and one at a time
+ * is.
+ *
+ * The weight is held from arm() until the device gives the launch back, since its kernel may have
+ * begun to read. The scheduler knows weights by address, which says nothing about whether one still
+ * exists, so the store is asked for it. */
+#include "daemon/engine/worker_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "ipc/base/clock.h"
+
+#include "daemon/engine/hash.h"
+
+/* By itself the device waits this much longer than it should have to: for a worker that does not
+ * get its CPU back in time. */
+#define GRACE_USEC 1000u
+
+static struct worker_slot *slot_of(struct worker *worker, uint64_t weight_key)
+{
+    return &worker->slots[hash_mix(weight_key) % WORKER_SLOTS];
+}
+
+void armed_remember(struct worker *worker, const struct weight *weight)
+{
+    *slot_of(worker, (uintptr_t)weight) = (struct worker_slot){(uintptr_t)weight, weight->slot_id};
+}
+
+/* A reference to the weight of that address, if it is still what requests are given. */
+static struct weight *acquire(struct worker *worker, uint64_t weight_key)
+{
+    const struct worker_slot *slot = slot_of(worker, weight_key);
+    struct weight *weight =
+        slot->weight_key == weight_key ? store_acquire(worker->store, slot->slot_id) : NULL;
+    return (uintptr_t)weight == weight_key ? weight : weight_unref(weight);
+}
+
+static int arm(struct worker *worker, struct worker_batch *batch, const struct sched_ahead *ahead)
+{
+    struct device_launch *launch = &batch->launch;
+    *launch = (struct device_launch){
+        .gk.problem = batch_problem(worker, batch->weight, ahead->class_key),
+        .gk.packed = batch->weight->packed.base,
+    };
+    launch->gk.problem.m = ahead->n_rows;
+    struct reason why;
+    if (weight_select(batch->weight, &launch->gk.problem, &launch->kernel, &why) != 0) {
+        return -ENOTSUP;
+    }
+    uint32_t limit_usec = (uint32_t)(ahead->wait_nsec / CLOCK_NSEC_PER_USEC) + GRACE_USEC;
+    return worker->device->ops->arm(worker->device, launch, limit_usec);
+}
+
+void armed_begin(struct worker *worker)
+{
+    struct sched_ahead ahead;
+    if (!worker_may_arm(worker) || worker->n_unfired > 0 || worker_door_status(worker) != 0 ||
+        worker->n_busy_batches == worker->device->launches_max ||
+        !sched_ahead(worker->sched, clock_now_nsec(), &ahead)) {
+        return;
+    }
+    struct weight *weight = acquire(worker, ahead.weight_key);
+    if (weight == NULL) {
+        return;
+    }
+    struct worker_batch *batch = batch_begin(worker);
+    batch->weight = weight;
+    if (arm(worker, batch, &ahead) != 0) { /* as good as not asked: this weight's kernel cannot */
+        batch_end(worker, batch);
+        return;
+    }
+    worker->armed = batch;
+    worker->armed_for = ahead;
+    worker->armed_until_nsec = 0;
+    worker->n_unfired++;
+    stats_add(&worker->counters->n_armed, 1);
+}
+
+static void count_disarmed(struct worker *worker, enum worker_disarm why)
+{
+    static_assert(WORKER_DISARMS == STATS_DISARMS, "a reason has no place in the figures");
+    stats_add(&worker->counters->n_disarmed[why], 1);
+    if (why != WORKER_DISARM_STOPPED) {
+        sched_ahead_missed(worker->sched);
+    }
+}
+
+static void disarm(struct worker *worker, enum worker_disarm why)
+{
+    worker->device->ops->disarm(worker->device, &worker->armed->launch);
+    worker->armed = NULL;
+    count_disarmed(worker, why);
+}
+
+/* Can what was armed run that launch? */
+static bool does_fit(const struct worker *worker, struct sched_item *const *items, uint32_t n_items,
+                     uint32_t n_rows)
+{
+    if (n_rows > worker->armed_for.n_rows) {
+        return false;
+    }
+    for (uint32_t i = 0; i < n_items; i++) {
+        const struct checked *checked = &request_of_item(items[i])->checked;
+        if (buffer_is_cpu_memory(checked->x_buffer) || checked->x_scales != NULL) {
+            return false;
+        }
+    }
+    return items[0]->class_key == worker->armed_for.class_key;
+}
+
+struct worker_batch *armed_take(struct worker *worker, struct sched_item *const *items,
+                                uint32_t n_items, uint32_t n_rows)
+{
+    struct worker_batch *batch = worker->armed;
+    if (batch == NULL) {
+        return NULL;
+    }
+    if (items[0]->weight_key != worker->armed_for.weight_key) {
+        disarm(worker, WORKER_DISARM_OTHER);
+        return NULL;
+    }
+    if (!does_fit(worker, items, n_items, n_rows)) {
+        disarm(worker, WORKER_DISARM_UNFIT);
+        return NULL;
+    }
+    worker->armed = NULL;
+    worker->n_unfired--;
+    return batch;
+}
+
+void armed_fire(struct worker *worker, struct worker_batch *batch)
+{
+    struct device_launch *launch = &batch->launch;
+    launch->gk.problem.m = batch->n_rows;
+    launch->gk.x_rows = batch->x_rows;
+    launch->gk.y_rows = batch->y_rows;
+    launch->signals = batch->signals;
+    launch->n_signals = batch->n_signals;
+    worker->device->ops->fire(worker->device, launch);
+}
+
+bool armed_poll(struct worker *worker)
+{
+    if (worker->armed == NULL) {
+        return false;
+    }
+    if (worker_door_status(worker) != 0) {
+        disarm(worker, WORKER_DISARM_STOPPED);
+        return true;
+    }
+    if (worker->n_busy_batches > worker->n_unfired) {
+        return false; /* its turn has not come */
+    }
+    uint64_t now_nsec = clock_now_nsec();
+    if (worker->armed_until_nsec == 0) {
+        worker->armed_until_nsec = now_nsec + worker->armed_for.wait_nsec;
+    }
+    if (now_nsec > worker->armed_until_nsec) {
+        disarm(worker, WORKER_DISARM_LATE);
+        return true;
+    }
+    return false;
+}
+
+bool armed_landed(struct worker *worker, struct worker_batch *batch)
+{
+    if (batch->n_requests > 0) { /* launched or fired, and then it had been armed */
+        bool is_late = batch->launch.result == -ECANCELED;
+        if (is_late) {
+            count_disarmed(worker, WORKER_DISARM_GIVEN_UP);
+        }
+        stats_add(&worker->counters->n_fired, batch->weight != NULL && !is_late);
+        batch->weight = weight_unref(batch->weight);
+        return false;
+    }
+    if (worker->armed == batch) {
+        worker->armed = NULL;
+        count_disarmed(worker, WORKER_DISARM_GIVEN_UP);
+    }
+    worker->n_unfired--;
+    return true;
+}

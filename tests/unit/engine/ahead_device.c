@@ -1,0 +1,197 @@
+/* ahead_device.c - see ahead_device.h. */
+#include "tests/unit/engine/ahead_device.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ipc/base/check.h"
+#include "ipc/base/clock.h"
+#include "ipc/base/num.h"
+#include "ipc/base/status.h"
+
+#define FLIGHTS_MAX 4u
+#define RUNNING_MAX 2u
+
+enum stage { RUNNING, ARMED, DISARMED, LOST };
+
+struct flight {
+    struct device_launch *launch;
+    enum stage stage;
+    uint32_t n_rows_max;
+    uint64_t limit_nsec;
+    uint64_t turn_nsec; /* when it came to the front; 0: it has not */
+};
+
+static struct ahead_device *ahead;
+static const struct device_ops *host;
+static struct flight flights[FLIGHTS_MAX];
+static uint32_t n_flights;
+
+static uint32_t n_live(void)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_flights; i++) {
+        n += flights[i].stage != DISARMED;
+    }
+    return n;
+}
+
+bool ahead_device_waits(void)
+{
+    for (uint32_t i = 0; i < n_flights; i++) {
+        if (flights[i].stage == ARMED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add(struct device_launch *launch, enum stage stage, uint32_t limit_usec)
+{
+    if (n_live() == RUNNING_MAX || n_flights == FLIGHTS_MAX) {
+        return -EAGAIN;
+    }
+    flights[n_flights++] = (struct flight){
+        .launch = launch,
+        .stage = stage,
+        .n_rows_max = launch->gk.problem.m,
+        .limit_nsec = limit_usec * (uint64_t)CLOCK_NSEC_PER_USEC,
+    };
+    return 0;
+}
+
+static struct flight *find(const struct device_launch *launch)
+{
+    for (uint32_t i = 0; i < n_flights; i++) {
+        if (flights[i].launch == launch) {
+            return &flights[i];
+        }
+    }
+    return NULL;
+}
+
+static int ahead_launch(struct device *device, struct device_launch *launch)
+{
+    (void)device;
+    GD_ASSERT(find(launch) == NULL && launch->gk.x_rows != NULL);
+    launch->start_nsec = clock_now_nsec();
+    return add(launch, RUNNING, 0);
+}
+
+static int ahead_arm(struct device *device, struct device_launch *launch, uint32_t limit_usec)
+{
+    (void)device;
+    GD_ASSERT(find(launch) == NULL && launch->kernel != NULL && launch->gk.packed != NULL);
+    GD_ASSERT(launch->gk.problem.m > 0 && launch->gk.problem.m <= GK_BATCH_ROWS_MAX);
+    GD_ASSERT(launch->n_signals == 0 && limit_usec > 0);
+    int r = add(launch, ARMED, limit_usec);
+    ahead->n_armed += r == 0;
+    return r;
+}
+
+static void ahead_fire(struct device *device, struct device_launch *launch)
+{
+    (void)device;
+    struct flight *flight = find(launch);
+    GD_ASSERT(flight != NULL && flight->stage == ARMED);
+    GD_ASSERT(launch->gk.problem.m > 0 && launch->gk.problem.m <= flight->n_rows_max);
+    GD_ASSERT(launch->gk.x_rows != NULL && launch->gk.y_rows != NULL && !launch->has_cpu_rows);
+    GD_ASSERT(launch->gk.x_scale_rows == NULL && launch->n_signals <= launch->gk.problem.m);
+    uint32_t number = ++ahead->n_fired;
+    bool is_lost = ahead->lose_every != 0 && number % ahead->lose_every == 0;
+    launch->start_nsec = clock_now_nsec();
+    flight->turn_nsec = 0;
+    flight->stage = is_lost ? LOST : RUNNING;
+    ahead->n_lost += is_lost;
+}
+
+static void ahead_disarm(struct device *device, struct device_launch *launch)
+{
+    (void)device;
+    struct flight *flight = find(launch);
+    GD_ASSERT(flight != NULL && flight->stage == ARMED);
+    flight->stage = DISARMED;
+}
+
+static void compute(struct device *device, struct device_launch *launch)
+{
+    uint64_t start_nsec = launch->start_nsec;
+    GD_ASSERT(host->launch(device, launch) == 0);
+    GD_ASSERT(host->poll(device) == launch);
+    launch->start_nsec = start_nsec;
+}
+
+static void signal_all(const struct device_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->n_signals; i++) {
+        uint32_t *word = (uint32_t *)(uintptr_t)launch->signals[i].address;
+        GD_ASSERT(*word != launch->signals[i].value); /* nothing is run twice */
+        *word = launch->signals[i].value;
+        ahead->on_signal(word);
+    }
+}
+
+/* What became of the first in line; -EAGAIN: nothing yet. */
+static int result_of(struct device *device, struct flight *flight)
+{
+    uint64_t now_nsec = clock_now_nsec();
+    flight->turn_nsec = flight->turn_nsec != 0 ? flight->turn_nsec : now_nsec;
+    if (ahead->is_lost) {
+        return STATUS_DEVICE_LOST;
+    }
+    if (flight->stage == DISARMED || flight->stage == LOST) {
+        return -ECANCELED;
+    }
+    if (flight->stage == ARMED) {
+        bool is_over = ahead->is_deaf || now_nsec - flight->turn_nsec > flight->limit_nsec;
+        return is_over ? -ECANCELED : -EAGAIN;
+    }
+    uint64_t end_nsec = num_max(flight->turn_nsec, flight->launch->start_nsec) +
+                        AHEAD_RUN_USEC * (uint64_t)CLOCK_NSEC_PER_USEC;
+    if (now_nsec < end_nsec) {
+        return -EAGAIN;
+    }
+    compute(device, flight->launch);
+    return flight->launch->result;
+}
+
+static struct device_launch *ahead_poll(struct device *device)
+{
+    int result = n_flights > 0 ? result_of(device, &flights[0]) : -EAGAIN;
+    if (result == -EAGAIN) {
+        return NULL;
+    }
+    struct device_launch *launch = flights[0].launch;
+    memmove(flights, flights + 1, --n_flights * sizeof(flights[0]));
+    launch->result = result;
+    if (result == 0) {
+        signal_all(launch);
+    }
+    launch->end_nsec = clock_now_nsec();
+    return launch;
+}
+
+/* Clients' memory is the device's, as far as it says. */
+static void ahead_region_place(struct device *device, const struct region *region,
+                               struct device_place *ret_place)
+{
+    (void)device;
+    *ret_place = (struct device_place){.space = {(uintptr_t)region->base, 1}};
+}
+
+void ahead_device_init(struct ahead_device *fresh, struct device *device)
+{
+    *fresh = (struct ahead_device){.ops = *device->ops};
+    ahead = fresh;
+    host = device->ops;
+    n_flights = 0;
+    fresh->ops.launch = ahead_launch;
+    fresh->ops.arm = ahead_arm;
+    fresh->ops.fire = ahead_fire;
+    fresh->ops.disarm = ahead_disarm;
+    fresh->ops.poll = ahead_poll;
+    fresh->ops.region_place = ahead_region_place;
+    device->has_mps = true;
+    device->launches_max = RUNNING_MAX;
+    device->ops = &fresh->ops;
+}

@@ -1,0 +1,354 @@
+/* test-worker-armed.c - the worker with a device that takes launches ahead of their rows: they get
+ * them, or are disarmed, and whatever becomes of them no request is lost, answered twice or wrong.
+ * The device itself checks what the worker asks of it (ahead_device.h).
+ *
+ * Clients put all their requests into the ring, in stream order, and their streams go from one to
+ * the next as soon as its product is there. */
+#include "tests/unit/engine/cmocka_all.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ipc/base/clock.h"
+#include "ipc/order.h"
+#include "tests/unit/engine/ahead_device.h"
+#include "tests/unit/engine/worker_bench.h"
+
+#define N_CLIENTS    2u
+#define N_STEPS      250u
+#define N_ENTRIES    256u
+#define VALUE        1u
+#define EVENT_ARMED  10u /* armed launches until something happens */
+#define WAIT_SECONDS 30u
+
+struct walker {
+    struct client client;
+    void *memory;
+    struct order_words words;
+    uint32_t done[N_ENTRIES]; /* in the device's memory, as it were */
+};
+
+static struct worker_bench wb;
+static struct ahead_device device;
+static struct walker walkers[N_CLIENTS];
+static void (*on_event)(void);
+static bool is_stopping;           /* the first walker, at the event */
+static _Atomic uint32_t i_stopped; /* its step then; 0: it has not */
+
+static void change(struct device *changed)
+{
+    ahead_device_init(&device, changed);
+}
+
+/* ---- streams ---- */
+
+static void say_ready(struct walker *walker, uint32_t entry)
+{
+    atomic_store_explicit(&walker->words.ready[entry], VALUE, memory_order_release);
+}
+
+/* The event, once, when a launch of the second weight is armed; does the walker stop there? */
+static bool watch(const struct walker *walker, uint32_t i_next)
+{
+    if (on_event == NULL || walker != &walkers[0] || device.n_armed < EVENT_ARMED ||
+        i_next % 2 == 0 || !ahead_device_waits()) {
+        return false;
+    }
+    i_stopped = is_stopping ? i_next : 0;
+    on_event();
+    on_event = NULL;
+    return is_stopping;
+}
+
+/* On the worker's thread: the stream that waited for that word goes on. */
+static void go_on(const uint32_t *word)
+{
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        struct walker *walker = &walkers[i];
+        if (word < walker->done || word >= walker->done + N_ENTRIES) {
+            continue;
+        }
+        uint32_t i_next = (uint32_t)(word - walker->done) + 1;
+        bool is_stopped = watch(walker, i_next);
+        if (i_next < N_ENTRIES && !is_stopped) {
+            say_ready(walker, i_next);
+        }
+    }
+}
+
+static const struct weight *weight_at(uint32_t i)
+{
+    return wb.bench.weights[i % 2 == 0 ? WEIGHT_INT4 : WEIGHT_PLAIN];
+}
+
+/* Each step has its own row of y. */
+static struct place y_at(const struct walker *walker, uint32_t i)
+{
+    struct place y = walker->client.y;
+    y.stride_elems = weight_at(i)->desc.n;
+    y.offset_bytes = (uint64_t)i * wb.bench.weights[WEIGHT_INT4]->desc.n * 4;
+    return y;
+}
+
+static struct place x_at(const struct walker *walker, uint32_t i)
+{
+    struct place x = walker->client.x;
+    x.stride_elems = weight_at(i)->desc.k;
+    return x;
+}
+
+static void submit(struct walker *walker, uint32_t i)
+{
+    struct place x = x_at(walker, i), y = y_at(walker, i);
+    struct request_desc desc = bench_desc(weight_at(i), i, 1, &x, &y);
+    desc.flags = REQUEST_FLAG_ORDERED;
+    desc.order_entry = i;
+    desc.order_value = VALUE;
+    client_submit(&walker->client, &desc);
+}
+
+static void walker_init(struct walker *walker, uint64_t session_id)
+{
+    client_init(&walker->client, &wb, session_id, N_ENTRIES, N_ENTRIES);
+    client_use(&walker->client, wb.bench.weights[WEIGHT_INT4], N_ENTRIES - 1, 0, DTYPE_F32,
+               DTYPE_F32, (uint32_t)session_id);
+    walker->memory = calloc(1, order_bytes(N_ENTRIES));
+    assert_non_null(walker->memory);
+    walker->words = order_words_at(walker->memory, N_ENTRIES);
+    memset(walker->done, 0, sizeof(walker->done));
+    struct worker_words words = {walker->memory, N_ENTRIES, (uintptr_t)walker->done};
+    assert_int_equal(worker_open_order(wb.worker, session_id, &words), 0);
+}
+
+static void walker_finish(struct walker *walker)
+{
+    client_finish(&walker->client);
+    free(walker->memory);
+}
+
+/* ---- set-up ---- */
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct worker_limits limits = worker_bench_limits;
+    limits.requests_max = 4 * N_ENTRIES;
+    limits.mode = SCHED_RENDEZVOUS;
+    limits.may_arm = true;
+    worker_bench_init_on(&wb, &limits, change);
+    device.on_signal = go_on;
+    on_event = NULL;
+    is_stopping = false;
+    i_stopped = 0;
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        walker_init(&walkers[i], 10 + i);
+    }
+    return 0;
+}
+
+static uint64_t n_disarmed(enum worker_disarm why)
+{
+    return stats_read(&wb.stats.n_disarmed[why]);
+}
+
+/* What was armed has got its rows, or is accounted for. */
+static int tear_down(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        walker_finish(&walkers[i]);
+    }
+    worker_bench_finish(&wb);
+    uint64_t n_ended = stats_read(&wb.stats.n_fired);
+    for (uint32_t i = 0; i < WORKER_DISARMS; i++) {
+        n_ended += n_disarmed((enum worker_disarm)i);
+    }
+    assert_int_equal(stats_read(&wb.stats.n_armed), device.n_armed);
+    assert_int_equal(n_ended, device.n_armed);
+    return 0;
+}
+
+static void start(uint32_t n_walkers, uint32_t n_steps)
+{
+    gate_close(&wb); /* so that all begin at once */
+    for (uint32_t i = 0; i < n_walkers; i++) {
+        for (uint32_t j = 0; j < n_steps; j++) {
+            submit(&walkers[i], j);
+        }
+        say_ready(&walkers[i], 0);
+    }
+    gate_open(&wb);
+}
+
+/* The requests of one walker, each answered once, with OK and then with that status. The number of
+ * those that are OK. */
+static uint32_t collect(struct walker *walker, uint32_t n_steps, uint32_t status)
+{
+    bool is_answered[N_ENTRIES] = {false};
+    uint32_t n_ok = 0;
+    for (uint32_t i = 0; i < n_steps; i++) {
+        struct request_result result = client_wait(&walker->client);
+        assert_true(result.request_id < n_steps && !is_answered[result.request_id]);
+        is_answered[result.request_id] = true;
+        if (result.status != STATUS_OK) {
+            assert_int_equal(result.status, status);
+            continue;
+        }
+        struct place x = x_at(walker, (uint32_t)result.request_id);
+        struct place y = y_at(walker, (uint32_t)result.request_id);
+        assert_true(bench_is_right(weight_at((uint32_t)result.request_id), &x, &y, 1));
+        n_ok++;
+    }
+    return n_ok;
+}
+
+static void all_are_served(uint32_t n_walkers)
+{
+    start(n_walkers, N_STEPS);
+    for (uint32_t i = 0; i < n_walkers; i++) {
+        assert_int_equal(collect(&walkers[i], N_STEPS, STATUS_OK), N_STEPS);
+    }
+}
+
+/* ---- what becomes of them ---- */
+
+static void rows_come_to_what_is_armed(void **state)
+{
+    (void)state;
+    all_are_served(1);
+    assert_true(device.n_fired >= 10);
+}
+
+static void a_cohort_shares_what_is_armed(void **state)
+{
+    (void)state;
+    all_are_served(N_CLIENTS);
+    assert_true(device.n_fired >= 10);
+    assert_true(stats_read(&wb.stats.n_shared_launches) >= N_STEPS / 2);
+}
+
+/* What the device had ceased to wait for is launched after all. */
+static void who_fires_too_late_launches(void **state)
+{
+    (void)state;
+    device.lose_every = 2;
+    all_are_served(N_CLIENTS);
+    assert_true(device.n_lost >= 2);
+    assert_true(n_disarmed(WORKER_DISARM_GIVEN_UP) >= device.n_lost);
+}
+
+static void what_the_device_gives_up_is_launched(void **state)
+{
+    (void)state;
+    device.is_deaf = true;
+    all_are_served(1);
+    assert_true(n_disarmed(WORKER_DISARM_GIVEN_UP) > 0);
+}
+
+static void nothing(void)
+{
+}
+
+/* Nobody comes any more: it does not stay. */
+static void what_nobody_comes_for_is_disarmed(void **state)
+{
+    (void)state;
+    on_event = nothing;
+    is_stopping = true;
+    start(1, N_STEPS);
+    uint64_t end_nsec = clock_now_nsec() + WAIT_SECONDS * (uint64_t)CLOCK_NSEC_PER_SEC;
+    while (i_stopped == 0 || n_disarmed(WORKER_DISARM_LATE) == 0) {
+        assert_true(clock_now_nsec() < end_nsec);
+    }
+    say_ready(&walkers[0], i_stopped);
+    assert_int_equal(collect(&walkers[0], N_STEPS, STATUS_OK), N_STEPS);
+}
+
+/* Another's request for the first weight comes while the second is armed: it does not wait for it.
+ */
+static void other_comes(void)
+{
+    say_ready(&walkers[1], 0);
+}
+
+static void another_goes_first(void **state)
+{
+    (void)state;
+    on_event = other_comes;
+    is_stopping = true;
+    submit(&walkers[1], 0);
+    start(1, N_STEPS);
+    assert_int_equal(collect(&walkers[1], 1, STATUS_OK), 1);
+    say_ready(&walkers[0], i_stopped);
+    assert_int_equal(collect(&walkers[0], N_STEPS, STATUS_OK), N_STEPS);
+    assert_true(n_disarmed(WORKER_DISARM_OTHER) + n_disarmed(WORKER_DISARM_LATE) > 0);
+}
+
+static void lose(void)
+{
+    device.is_lost = true;
+}
+
+static void a_lost_device_answers_all(void **state)
+{
+    (void)state;
+    on_event = lose;
+    start(N_CLIENTS, N_STEPS);
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        assert_true(collect(&walkers[i], N_STEPS, STATUS_DEVICE_LOST) < N_STEPS);
+    }
+    assert_int_equal(wb.n_fatal, 1);
+}
+
+static uint32_t n_armed_then;
+
+static void unload(void)
+{
+    struct reason why;
+    n_armed_then = device.n_armed;
+    assert_int_equal(store_unpublish(wb.bench.store, "bench", &why), 0);
+}
+
+/* Requests that hold its weights are served; nothing is armed for it any more. */
+static void a_model_may_go(void **state)
+{
+    (void)state;
+    on_event = unload;
+    start(1, N_STEPS);
+    assert_true(collect(&walkers[0], N_STEPS, STATUS_NOT_FOUND) > 0);
+    assert_true(n_armed_then > 0);
+    assert_int_equal(device.n_armed, n_armed_then);
+}
+
+static void drain(void)
+{
+    worker_drain(wb.worker);
+}
+
+static void a_draining_worker_disarms(void **state)
+{
+    (void)state;
+    on_event = drain;
+    start(N_CLIENTS, N_STEPS);
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        assert_true(collect(&walkers[i], N_STEPS, STATUS_SHUTTING_DOWN) < N_STEPS);
+    }
+    assert_int_equal(n_disarmed(WORKER_DISARM_STOPPED), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(rows_come_to_what_is_armed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_cohort_shares_what_is_armed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_fires_too_late_launches, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_the_device_gives_up_is_launched, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_nobody_comes_for_is_disarmed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_goes_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_lost_device_answers_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_model_may_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_draining_worker_disarms, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
