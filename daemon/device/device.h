@@ -32,6 +32,7 @@ struct device_launch {
     uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
                             and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
+    bool holds_place;    /* see arm() */
     bool has_cpu_rows;   /* some of x lies in CPU memory: a GPU brings all of x over first */
     int result;          /* set when done: 0, or STATUS_DEVICE_ERROR / STATUS_DEVICE_LOST; of an
                             armed one also -ECANCELED */
@@ -126,11 +127,18 @@ struct device_ops {
      * and the signals written; -ECANCELED, nothing was read, written or signalled: it was disarmed,
      * or the device gave it up, which it does by itself limit_usec after its turn has come, even
      * where fire() was called a moment too late; such a launch can be started anew.
-     * Armed launches count among launches_max until they are disarmed.
+     * What the launch takes is counted from fire() on.
      *
-     * arm(): 0; -EAGAIN: launches_max are in flight, or too many that were disarmed; -ENOTSUP: that
-     * kernel, or this device, cannot wait with that problem. The device failing is for poll() to
-     * tell. */
+     * While it waits it takes next to nothing of the device, and starts when it is told its rows;
+     * with holds_place it is in its place by then, which spares it a few microseconds and leaves
+     * the kernels of other processes hardly any registers and shared memory meanwhile.
+     *
+     * Beside launches_max launches there may be one more that is armed, or was disarmed and has not
+     * been given back; once fired it is one of them. So an armed launch keeps no other from being
+     * started; that one comes behind it, though, and unless it is to wait too it is disarmed first.
+     *
+     * arm(): 0; -EAGAIN: there is such a one; -ENOTSUP: that kernel, or this device, cannot wait
+     * with that problem. The device failing is for poll() to tell. */
     int (*arm)(struct device *device, struct device_launch *launch, uint32_t limit_usec);
     void (*fire)(struct device *device, struct device_launch *launch);
     void (*disarm)(struct device *device, struct device_launch *launch);

@@ -151,6 +151,7 @@ static void cuda_close(struct device *device)
     struct device_cuda *cuda = cuda_of(device);
     if (cuda_enter(cuda, NULL) == 0) {
         cuda_launch_finish(cuda);
+        cuda_ahead_finish(cuda);
         cuda_packers_finish(cuda);
         cuda_memory_finish(cuda);
     }
@@ -176,6 +177,9 @@ static const struct device_ops cuda_ops = {
     .reserve = cuda_reserve,
     .plan = cuda_plan,
     .launch = cuda_launch,
+    .arm = cuda_arm,
+    .fire = cuda_fire,
+    .disarm = cuda_disarm,
     .poll = cuda_poll,
     .run_alone = cuda_run_alone,
     .time = cuda_time,
@@ -212,6 +216,7 @@ static int set_up(struct device_cuda *cuda, struct reason *why)
     }
     r = r != 0 ? r : cuda_memory_init(cuda, why);
     r = r != 0 ? r : cuda_launch_init(cuda, why);
+    r = r != 0 ? r : cuda_ahead_init(cuda, why);
     r = r != 0 ? r : fault_from_environment(&cuda->base.fault, why);
     if (r == 0) {
         cuda_measure(cuda);

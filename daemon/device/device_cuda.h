@@ -2,7 +2,7 @@
  *
  * Floors, lowest first: device_cuda_driver.c (entry points, errors), device_cuda_memory.c (regions,
  * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_digest.c, device_cuda_pack.c,
- * device_cuda_launch.c, device_cuda_trial.c, device_cuda.c.
+ * device_cuda_launch.c, device_cuda_ahead.c, device_cuda_trial.c, device_cuda.c.
  *
  * The runtime is linked statically; the driver is never linked: what only it offers (VMM, stream
  * memory operations, UUIDs) comes from cudaGetDriverEntryPointByVersion(), so that the daemon
@@ -18,10 +18,14 @@
 #include <stdint.h>
 
 #include "daemon/device/device.h"
+#include "gk/cuda.h"
 #include "ipc/base/list.h"
 #include "ipc/base/num.h"
 
+#define CUDA_ARCH_WITH_OVERLAP 90u /* programmatic dependent launch */
+
 #define CUDA_LAUNCHES_MAX 2u
+#define CUDA_FLIGHTS_MAX  4u /* with armed ones */
 
 /* X(type of the driver function, its name) */
 #define CUDA_DRIVER_LIST(X)                                                                        \
@@ -68,6 +72,17 @@ struct cuda_flight {
     struct device_launch *launch;
     uint32_t ticket; /* what the flag shows when it is done */
     int result;      /* -EAGAIN while nothing is known */
+
+    /* Of an armed one: */
+    uint32_t n_rows_max; /* 0: it is none */
+    bool is_waiting;     /* not fired: so not one of CUDA_LAUNCHES_MAX */
+    int fault;           /* that a test wants it to end with */
+};
+
+/* What an armed launch is told through, page-locked; flight i uses the i-th of each. */
+struct cuda_ahead {
+    _Atomic uint64_t rows[CUDA_FLIGHTS_MAX][GK_CUDA_AHEAD_ROWS_MAX][4]; /* gk_cuda_ahead_row */
+    _Atomic uint32_t canceled[CUDA_FLIGHTS_MAX];
 };
 
 struct device_cuda {
@@ -95,9 +110,14 @@ struct device_cuda {
     CUdeviceptr flag_address;
     void *flag_memory; /* where both of them are */
     uint32_t last_ticket;
-    struct cuda_flight flights[CUDA_LAUNCHES_MAX]; /* in order from i_first */
+    struct cuda_flight flights[CUDA_FLIGHTS_MAX]; /* in order from i_first */
     uint32_t i_first;
     uint32_t n_flights;
+    bool has_waiting;          /* one of them */
+    struct cuda_ahead *ahead;  /* NULL: no launch can be armed */
+    CUdeviceptr ahead_address; /* of the same, for the device */
+    struct gk_ahead
+        *ahead_taken; /* (CUDA_FLIGHTS_MAX), the device's memory: what gates took over */
     uint32_t n_polls; /* since the device was last asked for an error */
     uint64_t last_end_nsec;
 };
@@ -197,10 +217,31 @@ struct device_launch *cuda_poll(struct device *device);
 int cuda_run_alone(struct device *device, const struct gk_kernel *kernel, struct gk_launch *launch,
                    struct reason *why);
 
+/* cuda_flight_begin() - the next flight, with its ticket; NULL: too many. cuda_next_fault() - what
+ * a test wants the launch that is about to start to end with, or that the device is lost; 0:
+ * neither. cuda_enqueue_kernel() - append the product alone to the stream; ahead: see gk_launch, or
+ * NULL. 0 or a status, as a launch ends with. */
+struct cuda_flight *cuda_flight_begin(struct device_cuda *cuda, struct device_launch *launch);
+int cuda_next_fault(struct device_cuda *cuda);
+int cuda_enqueue_kernel(struct device_cuda *cuda, const struct device_launch *launch,
+                        const struct gk_ahead *ahead);
+
 /* cuda_launch_init() - the flag, and every kernel's code. cuda_launch_finish() - waits for what is
  * in flight; safe on what init left half done. */
 int cuda_launch_init(struct device_cuda *cuda, struct reason *why) GD_MUST_CHECK;
 void cuda_launch_finish(struct device_cuda *cuda);
+
+/* ---- device_cuda_ahead.c ---- */
+
+/* cuda_arm(), cuda_fire(), cuda_disarm() - see device.h. */
+int cuda_arm(struct device *device, struct device_launch *launch, uint32_t limit_usec);
+void cuda_fire(struct device *device, struct device_launch *launch);
+void cuda_disarm(struct device *device, struct device_launch *launch);
+
+/* cuda_ahead_init() - on devices that can. cuda_ahead_finish() - nothing is in flight; safe on what
+ * init left half done. */
+int cuda_ahead_init(struct device_cuda *cuda, struct reason *why) GD_MUST_CHECK;
+void cuda_ahead_finish(struct device_cuda *cuda);
 
 /* ---- device_cuda_trial.c ---- */
 

@@ -22,8 +22,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
-#define POLLS_PER_QUERY   4096u
-#define ARCH_WITH_OVERLAP 90u
+#define POLLS_PER_QUERY 4096u
 
 /* ---- starting ---- */
 
@@ -84,7 +83,8 @@ static uint64_t scratch_needed(const struct device_launch *launch, uint64_t work
     return cuda_staged_offset(workspace_bytes) + staged_bytes;
 }
 
-static int enqueue_kernel(struct device_cuda *cuda, const struct device_launch *launch)
+int cuda_enqueue_kernel(struct device_cuda *cuda, const struct device_launch *launch,
+                        const struct gk_ahead *ahead)
 {
     const void *staged[GK_BATCH_ROWS_MAX];
     struct gk_launch gk = launch->gk;
@@ -95,6 +95,7 @@ static int enqueue_kernel(struct device_cuda *cuda, const struct device_launch *
         return STATUS_DEVICE_ERROR; /* nobody reserved it */
     }
     gk.workspace = (void *)(uintptr_t)cuda->scratch;
+    gk.ahead = ahead;
     if (launch->has_cpu_rows) {
         error = stage_x(cuda, &gk, cuda_staged_offset(workspace_bytes), staged);
     }
@@ -109,7 +110,7 @@ static int enqueue(struct device_cuda *cuda, const struct device_launch *launch,
 {
     static_assert(GK_BATCH_ROWS_MAX < GK_CUDA_SIGNALS_MAX, "a signal a row, and the ticket");
     struct gk_cuda_signal signals[GK_CUDA_SIGNALS_MAX];
-    int r = enqueue_kernel(cuda, launch);
+    int r = cuda_enqueue_kernel(cuda, launch, NULL);
     if (r != 0) {
         return r;
     }
@@ -118,33 +119,49 @@ static int enqueue(struct device_cuda *cuda, const struct device_launch *launch,
     }
     signals[launch->n_signals] = (struct gk_cuda_signal){cuda->flag_address, ticket};
     cudaError_t error = (cudaError_t)gk_cuda_signal_words(
-        signals, launch->n_signals + 1, cuda->base.cuda_arch >= ARCH_WITH_OVERLAP, cuda->stream);
+        signals, launch->n_signals + 1, cuda->base.cuda_arch >= CUDA_ARCH_WITH_OVERLAP,
+        cuda->stream);
     return error == cudaSuccess ? 0 : cuda_fail(cuda, error, "a launch's end", NULL);
 }
 
-static int start(struct device_cuda *cuda, const struct device_launch *launch, uint32_t ticket)
+int cuda_next_fault(struct device_cuda *cuda)
 {
     int fault = fault_next(&cuda->base.fault);
     if (fault == STATUS_DEVICE_LOST) {
         atomic_store(&cuda->is_lost, true);
     }
-    if (atomic_load_explicit(&cuda->is_lost, memory_order_relaxed)) {
-        return STATUS_DEVICE_LOST;
-    }
-    int r = fault != 0 ? fault : cuda_enter(cuda, NULL);
+    bool is_lost = atomic_load_explicit(&cuda->is_lost, memory_order_relaxed);
+    return is_lost ? STATUS_DEVICE_LOST : fault;
+}
+
+static int start(struct device_cuda *cuda, const struct device_launch *launch, uint32_t ticket)
+{
+    int r = cuda_next_fault(cuda);
+    r = r != 0 ? r : cuda_enter(cuda, NULL);
     r = r != 0 ? r : enqueue(cuda, launch, ticket);
     return r == STATUS_NO_SPACE ? STATUS_DEVICE_ERROR : r;
+}
+
+struct cuda_flight *cuda_flight_begin(struct device_cuda *cuda, struct device_launch *launch)
+{
+    if (cuda->n_flights == CUDA_FLIGHTS_MAX) {
+        return NULL;
+    }
+    uint32_t i = (cuda->i_first + cuda->n_flights++) % CUDA_FLIGHTS_MAX;
+    cuda->flights[i] =
+        (struct cuda_flight){.launch = launch, .ticket = ++cuda->last_ticket, .result = -EAGAIN};
+    return &cuda->flights[i];
 }
 
 int cuda_launch(struct device *device, struct device_launch *launch)
 {
     struct device_cuda *cuda = cuda_of(device);
-    if (cuda->n_flights == CUDA_LAUNCHES_MAX) {
+    uint32_t n_started = cuda->n_flights - cuda->has_waiting;
+    struct cuda_flight *flight =
+        n_started < CUDA_LAUNCHES_MAX ? cuda_flight_begin(cuda, launch) : NULL;
+    if (flight == NULL) {
         return -EAGAIN; /* an answer, not a fault */
     }
-    uint32_t i = (cuda->i_first + cuda->n_flights++) % CUDA_LAUNCHES_MAX;
-    struct cuda_flight *flight = &cuda->flights[i];
-    *flight = (struct cuda_flight){.launch = launch, .ticket = ++cuda->last_ticket};
     launch->start_nsec = clock_now_nsec();
     int r = start(cuda, launch, flight->ticket);
     flight->result = r == 0 ? -EAGAIN : r;
@@ -169,6 +186,18 @@ static void query(struct device_cuda *cuda)
     }
 }
 
+/* What a flight that is over came to: the table of an armed one may have been left empty. */
+static int result_at_end(const struct device_cuda *cuda, const struct cuda_flight *flight)
+{
+    if (flight->n_rows_max == 0) {
+        return 0;
+    }
+    uint32_t canceled =
+        atomic_load_explicit(&cuda->ahead->canceled[flight - cuda->flights], memory_order_relaxed);
+    bool is_canceled = canceled == flight->ticket;
+    return flight->fault != 0 ? flight->fault : is_canceled ? -ECANCELED : 0;
+}
+
 /* What became of a flight; -EAGAIN: nothing yet. */
 static int result_of(struct device_cuda *cuda, const struct cuda_flight *flight)
 {
@@ -176,7 +205,7 @@ static int result_of(struct device_cuda *cuda, const struct cuda_flight *flight)
         return flight->result;
     }
     if (is_reached(cuda, flight->ticket)) {
-        return 0;
+        return result_at_end(cuda, flight);
     }
     if (++cuda->n_polls % POLLS_PER_QUERY == 0) {
         query(cuda);
@@ -197,12 +226,15 @@ struct device_launch *cuda_poll(struct device *device)
         return NULL;
     }
     struct device_launch *launch = flight->launch;
-    cuda->i_first = (cuda->i_first + 1) % CUDA_LAUNCHES_MAX;
+    cuda->i_first = (cuda->i_first + 1) % CUDA_FLIGHTS_MAX;
     cuda->n_flights--;
+    cuda->has_waiting = cuda->has_waiting && !flight->is_waiting;
     launch->result = result;
     launch->end_nsec = clock_now_nsec();
     launch->start_nsec = num_max(launch->start_nsec, cuda->last_end_nsec);
-    cuda->last_end_nsec = launch->end_nsec;
+    if (result != -ECANCELED) {
+        cuda->last_end_nsec = launch->end_nsec;
+    }
     return launch;
 }
 

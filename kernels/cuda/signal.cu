@@ -21,9 +21,7 @@ static __global__ void __launch_bounds__(THREADS) signal_words(const __grid_cons
     griddepcontrol_launch_dependents();
     griddepcontrol_wait();
     for (uint32_t i = threadIdx.x; i < all.n; i += THREADS) {
-        asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(all.words[i].address),
-                     "r"(all.words[i].value)
-                     : "memory");
+        st_release_sys(all.words[i].address, all.words[i].value);
     }
 }
 

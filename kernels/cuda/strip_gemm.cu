@@ -90,7 +90,7 @@ shape_of_launch plan_with(const device_limits &limits, const strip_instance &one
 {
     uint32_t n_ctas = limits.n_sms * n_ctas_per_sm;
     n_ctas = n_ctas < args.n_strips ? n_ctas : args.n_strips;
-    uint32_t reserved = 1024 * n_ctas_per_sm; /* the system's own, a CTA */
+    uint32_t reserved = (1024 + STRIP_ROWS_BYTES) * n_ctas_per_sm; /* 1024: the system's own */
     uint32_t budget = (limits.shared_bytes + 1024 - reserved - left_bytes) / n_ctas_per_sm;
     uint32_t stage_bytes = n_warps * one.stage_of_warp_bytes;
     uint32_t starts_bytes = n_warps * one.starts_of_warp_bytes;
@@ -144,9 +144,10 @@ int strip_gemm_load(void)
     cudaError_t r = query_limits(&device);
     for (const strip_instances &table : all_instances()) {
         for (uint32_t i = 0; r == cudaSuccess && i < table.n; i++) {
-            r = cudaFuncSetAttribute(reinterpret_cast<const void *>(table.all[i].function),
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(limits_of_device[device].shared_bytes));
+            r = cudaFuncSetAttribute(
+                reinterpret_cast<const void *>(table.all[i].function),
+                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                static_cast<int>(limits_of_device[device].shared_bytes - STRIP_ROWS_BYTES));
         }
     }
     return r;

@@ -63,9 +63,26 @@ static double predicted_usec(const struct gk_problem *problem, uint32_t n_thread
     return n_passes * (3.0 + stream_usec);
 }
 
+static uint32_t rows_ahead_max(const struct gk_problem *problem)
+{
+    const struct gk_launch launch = {.problem = *problem};
+    struct strip_args args = strip_args_of(&launch);
+    return problem->cuda_arch >= 90 ? strip_gemm_rows_max(&args) : 0;
+}
+
+static int enqueue_ahead(const struct gk_launch *launch, struct strip_args *args, void *stream)
+{
+    args->m = launch->problem.m;
+    args->ahead = launch->ahead;
+    return strip_gemm_enqueue(args, true, stream);
+}
+
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
     struct strip_args args = strip_args_of(launch);
+    if (launch->ahead != NULL) {
+        return enqueue_ahead(launch, &args, stream);
+    }
     uint32_t n_rows_max = strip_gemm_rows_max(&args);
     int r = 0;
     for (uint32_t i_m = 0; r == 0 && i_m < launch->problem.m; i_m += args.m) {
@@ -87,4 +104,5 @@ const struct gk_kernel cuda_strip_gemm = {
     .predicted_usec = predicted_usec,
     .load = strip_gemm_load,
     .enqueue = enqueue,
+    .rows_ahead_max = rows_ahead_max,
 };

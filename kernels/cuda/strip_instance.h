@@ -6,6 +6,10 @@
 
 #include "kernels/cuda/strip_args.h"
 
+/* Of a CTA's shared memory, in front of what a launch asks for: strip_rows.cuh. A multiple of 128,
+ * since copies to places across the lines of shared memory take longer. */
+#define STRIP_ROWS_BYTES 256u
+
 struct strip_instance {
     void (*function)(strip_args);
     uint32_t stage_of_warp_bytes;

@@ -99,7 +99,8 @@ multiply_slice(const strip_args &args, const warp_id &id, stream<format> &weight
 template <typename format, int n_m8>
 __global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args args)
 {
-    extern __shared__ __align__(16) uint8_t shared[];
+    extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ strip_rows rows;
     warp_id id = this_warp();
     uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     stream<format> weights(args, id, base);
@@ -111,10 +112,20 @@ __global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args a
 
     /* A launch that overlaps the one before has time for weights and none to lose for x; alone, x
      * must not queue behind the weights. */
+    rows_given(args, rows);
     if (args.may_overlap) {
         weights.prime(args, id);
         griddepcontrol_launch_dependents();
-        griddepcontrol_wait();
+    }
+    __syncthreads();
+    griddepcontrol_wait();
+    if (args.ahead != nullptr) {
+        rows_told(args.ahead, rows);
+        __syncthreads();
+        if (n_rows_of(args) == 0) { /* nobody came */
+            cp_async_wait<0>();
+            return;
+        }
     }
     uint32_t n_own = own_strips(args);
     x_fragments x[n_m8];
@@ -125,8 +136,7 @@ __global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args a
 #pragma unroll
                 for (int i = 0; i < n_m8; i++) {
                     uint32_t i_m = 8 * i + id.g;
-                    load_fragments(args, id, i_slice, i_m < args.m ? args.x_rows[i_m] : nullptr,
-                                   x[i]);
+                    load_fragments(args, id, i_slice, rows.x[i_m], x[i]);
                 }
                 if (!args.may_overlap && first_strip == 0 && i_slice == id.warp) {
                     weights.prime(args, id);
@@ -144,8 +154,9 @@ __global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args a
             }
         }
         __syncthreads();
-        finish<typename format::traits, n_m8>(
-            args, id, reinterpret_cast<const float *>(shared + sums_offset), first_strip, n_strips);
+        finish<typename format::traits, n_m8>(args, rows, id,
+                                              reinterpret_cast<const float *>(shared + sums_offset),
+                                              first_strip, n_strips);
         if (n_own - first_strip > args.n_round_strips) {
             __syncthreads();
         }

@@ -157,8 +157,13 @@ static void test_sigterm_during_first_load(void **state)
     (void)snprintf(argument, sizeof(argument), "sparse=%s", path);
     const struct fixture_options options = {.model = argument};
     int notify_fd = open_notify_socket(life);
+    (void)unlink(life->fixture.log_path);
     fixture_spawn(&life->fixture, &options);
-    fixture_sleep(0.3);
+    for (double end = fixture_now() + FIXTURE_READY_SECONDS; !has_said_anything(life);) {
+        assert_true(fixture_now() < end);
+        fixture_sleep(0.01);
+    }
+    fixture_sleep(0.2);
     assert_int_equal(fixture_stop(&life->fixture), 0);
     expect_no_ready_after_stopping(notify_fd);
     assert_int_equal(unsetenv("NOTIFY_SOCKET"), 0);

@@ -2,6 +2,7 @@
  * Only in builds with CUDA. */
 #pragma once
 
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,6 +37,44 @@ struct gk_cuda_signal {
 int gk_cuda_signal_words(const struct gk_cuda_signal *words, uint32_t n, bool may_overlap,
                          void *stream);
 int gk_cuda_signal_load(void);
+
+/* Launches that are in a stream before their rows are known: a gate waits for a table that the CPU
+ * fills in and takes it over into the GPU's memory, where the product behind it (gk_launch.ahead)
+ * and the signals behind that read it. */
+
+/* A row of the table: its x and y, and a word to be written behind the product, or 0. Addresses are
+ * even. In the CPU's table each of the four is | GK_CUDA_AHEAD_WRITTEN, and `value` is shifted left
+ * by one to make room; each is written whole, in any order. A row that is not there is nothing but
+ * that bit. */
+#define GK_CUDA_AHEAD_WRITTEN  1ull
+#define GK_CUDA_AHEAD_ROWS_MAX 64u /* GK_BATCH_ROWS_MAX */
+struct gk_cuda_ahead_row {
+    uint64_t x;
+    uint64_t y;
+    uint64_t signal;
+    uint64_t value;
+};
+
+/* The table as the GPU has it: those of m rows, the first, are there; 0: nobody came. */
+struct gk_ahead {
+    alignas(16) struct gk_cuda_ahead_row rows[GK_CUDA_AHEAD_ROWS_MAX];
+    uint32_t m;
+};
+
+/* gk_cuda_gate() - append to a cudaStream_t what waits until n_rows rows (a multiple of 16) of the
+ * table, page-locked memory without GK_CUDA_AHEAD_WRITTEN anywhere, are all written, or until it
+ * has waited limit_usec in vain, and then fills in *ahead, memory of the device; table and *ahead
+ * are left alone until what is appended behind it has ended. The product is started when it has
+ * seen the rows, or, with holds_place, at once, to wait on the multiprocessors.
+ * gk_cuda_signal_ahead() - append, behind the product: write the rows' words, as
+ * gk_cuda_signal_words(), and done->value to done->address; where nobody came, before that, to
+ * `canceled` as well. gk_cuda_ahead_load() - as gk_kernel.load(). All: 0 or a cudaError_t; the
+ * device has programmatic dependent launch. */
+int gk_cuda_gate(const struct gk_cuda_ahead_row *table, uint32_t n_rows, struct gk_ahead *ahead,
+                 uint32_t limit_usec, bool holds_place, void *stream);
+int gk_cuda_signal_ahead(const struct gk_ahead *ahead, uint32_t n_rows,
+                         const struct gk_cuda_signal *done, uint64_t canceled, void *stream);
+int gk_cuda_ahead_load(void);
 
 /* gk_cuda_digest() - append to a cudaStream_t: add the digest of n_words words (an even number,
  * 16-byte aligned) to *digest, which is memory of the device. gk_cuda_digest_load() - as

@@ -358,6 +358,7 @@ struct gk_problem {
  * memory, and what they and the other pointers point to where the GPU reaches it.
  * The rows of prefill lie a stride apart, and are given that way too; they are in the tables as
  * well, unless there are more than GK_BATCH_ROWS_MAX. */
+struct gk_ahead; /* gk/cuda.h */
 struct gk_launch {
     struct gk_problem problem;
     const void *packed;
@@ -375,6 +376,11 @@ struct gk_launch {
     void *const *y_rows;              /* (m) */
     void *workspace;                  /* gk_kernel.workspace_bytes(problem), 64-byte aligned (256 on
                                          a GPU), whatever was left in it */
+    const struct gk_ahead *ahead;     /* CUDA kernels that can (rows_ahead_max): the launch is made
+                                         before its rows are known; they, and how many of
+                                         problem.m, are here, in the GPU's memory, by the time that
+                                         what is before it in the stream has ended, and the tables
+                                         above are not read. NULL: no */
 };
 
 /* One row of the registry. */
@@ -409,10 +415,13 @@ struct gk_kernel {
      * plan(): for a weight whose problem (at m = 1) it may serve, with that device current, before
      * any launch of that weight: find out how to run weights of that shape. It may take a tenth of
      * a second and allocate. What it cannot plan, can_implement() declines from then on; NULL:
-     * there is nothing to plan. Any thread. */
+     * there is nothing to plan. Any thread.
+     * rows_ahead_max(): the most rows of a launch of that problem, whatever its m, that is told of
+     * them by gk_launch.ahead; 0, or no such function: it takes none. With that device current. */
     int (*load)(void);
     int (*plan)(const struct gk_problem *problem, const void *packed);
     int (*enqueue)(const struct gk_launch *launch, void *stream);
+    uint32_t (*rows_ahead_max)(const struct gk_problem *problem);
 };
 
 /* gk_kernels() - the registry's rows for one kind of device, most preferred first; *ret_n is 0
