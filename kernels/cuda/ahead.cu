@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ptx_system.cuh"
 
 #define WARP             32u
 #define HALVES_A_ROW     2u

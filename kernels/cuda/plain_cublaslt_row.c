@@ -14,6 +14,7 @@
 #include "kernels/cuda/plain_plan.h"
 #include "kernels/cuda/registry.h"
 #include "kernels/layout/cuda_kmajor.h"
+#include "kernels/layout/cuda_swizzle.h"
 
 static bool is_half(enum dtype dtype)
 {
@@ -23,6 +24,12 @@ static bool is_half(enum dtype dtype)
 /* Could it, were there a plan? */
 static int check(const struct gk_problem *problem, struct reason *why)
 {
+    if (problem->layout == &cuda_swizzle_layout) {
+        return reason_set(
+            why, STATUS_UNSUPPORTED,
+            "cuBLASLt reads 8-bit codes in rows, and bringing packed ones there takes "
+            "longer than it would save");
+    }
     if (problem->layout != &cuda_kmajor_layout || !is_half(gk_code_dtype(problem->desc.code))) {
         return reason_set(why, STATUS_UNSUPPORTED, "it is for plain f16 and bf16 weights");
     }

@@ -194,31 +194,6 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents()
 #endif
 }
 
-/* ---- words that other processors read and write ---- */
-
-/* Two words as they are now in memory, each whole by itself. */
-__device__ __forceinline__ ulonglong2 ld_relaxed_sys_v2(const void *words)
-{
-    ulonglong2 v;
-    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(v.x), "=l"(v.y)
-                 : "l"(words)
-                 : "memory");
-    return v;
-}
-
-__device__ __forceinline__ void st_release_sys(uint64_t address, uint32_t value)
-{
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
-}
-
-__device__ __forceinline__ uint64_t globaltimer()
-{
-    uint64_t nsec;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nsec));
-    return nsec;
-}
-
 /* ---- Hopper ------------------------------------------------------------------------------------
  * mbarriers, bulk copies and warpgroup mma.
  */

@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ptx_system.cuh"
 
 #define THREADS 32u
 

@@ -5,8 +5,6 @@
 
 #define STRIP_TILE_M_MAX 16u
 
-struct gk_ahead; /* gk/cuda.h */
-
 /* One launch: at most 16 rows of x. Passed by value, so a launch copies nothing. Addresses are the
  * GPU's. */
 struct strip_args {
@@ -35,7 +33,6 @@ struct strip_args {
     uint32_t n_own_min; /* strips of every CTA; the first n_own_extra have one more */
     uint32_t n_own_extra;
     uint32_t n_round_strips;
-    const struct gk_ahead *ahead; /* m, here the most, and the rows are told there; NULL: here */
     const void *x_rows[STRIP_TILE_M_MAX];
     void *y_rows[STRIP_TILE_M_MAX];
 };

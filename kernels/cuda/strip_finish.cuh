@@ -90,19 +90,24 @@ __device__ __forceinline__ float sum_warps(const float *place, uint32_t stride, 
 }
 
 /* Add up each four warps, in order, then these quarters, and write y: an element a thread. */
-template <typename traits, int n_m8>
-__device__ __forceinline__ void finish(const strip_args &args, const strip_rows &rows,
-                                       const warp_id &id, const float *sums, uint32_t first_strip,
-                                       uint32_t n_strips)
+template <typename traits, int n_m8, bool reads_parameters>
+__device__ __forceinline__ void finish(const strip_args &args, const gk_ahead *ahead,
+                                       const strip_rows &rows, const warp_id &id, const float *sums,
+                                       uint32_t first_strip, uint32_t n_strips)
 {
-    uint32_t m = n_rows_of(args);
+    uint32_t m = n_rows_of(args, ahead);
     uint32_t n = n_strips * elements_of_strip<n_m8>(m);
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
         element one = element_of<n_m8>(i, m);
         const float *place = sums + one.i_strip * id.n_warps * n_m8 * 128 + one.place;
         float total = sum_warps(place, n_m8 * 128, id.n_warps);
         uint32_t i_strip = blockIdx.x + (first_strip + one.i_strip) * gridDim.x;
-        store_y<traits>(args, rows.y, m, i_strip * STRIP_N + one.i_row, one.i_m, total);
+        uint32_t i_n = i_strip * STRIP_N + one.i_row;
+        if (reads_parameters && ahead == nullptr) {
+            store_y<traits>(args, args.y_rows, m, i_n, one.i_m, total);
+        } else {
+            store_y<traits>(args, rows.y, m, i_n, one.i_m, total);
+        }
     }
 }
 

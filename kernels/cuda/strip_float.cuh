@@ -5,11 +5,12 @@
  * times 2^-8 (subnormals too; the sum is scaled back at the end), or in a bf16, which is the value
  * times 2^-120, and multiplied by 2^120. 4 codes are 4 LOP3 and 3 shifts, in bf16 2 products more.
  *
- * e2m1: the upper bytes of 4 magnitudes come from a table of 8 bytes by one PRMT, for bf16 the
- * lower ones by another (they are 0 in f16); signs are or-ed into the upper ones.
+ * e2m1: the same, times 2^-14 in an f16 and 2^-126 in a bf16. The ALU, which has shifts to the
+ * right and LOP3, is what limits 4-bit codes: the layout (strip_e2m1_of()) lets 8 codes in bf16 be
+ * 5 LOP3 and one shift to the right. Shifts to the left and products are another unit's.
  *
  * Scales of groups of 16 are multiplied into the codes: the product of an e2m1 and an e4m3 has 6
- * bits, and is a multiple of 2^-18 once f16 has the scale as 2^-8 of itself. Others are applied to
+ * bits, and is a multiple of 2^-18 once both types have it as 2^-8 of itself. Others are applied to
  * sums. */
 #pragma once
 
@@ -28,12 +29,25 @@ struct traits_f16_e4m3 : traits_f16 {
     static constexpr float unit = 0x1p-8f;
 };
 
-struct traits_bf16_e2m1 : traits_bf16 {};
-
-/* unit: that of the scales, for groups of 16. */
-template <bool has_scaled_codes> struct traits_f16_e2m1 : traits_f16 {
+/* has_scaled_codes: groups of 16, whose scales bring a unit of their own. */
+template <bool has_scaled_codes> struct traits_bf16_e2m1 : traits_bf16 {
     static constexpr float unit = has_scaled_codes ? 0x1p-8f : 1.0f;
 };
+
+template <bool has_scaled_codes> struct traits_f16_e2m1 : traits_f16 {
+    static constexpr float unit = has_scaled_codes ? 0x1p-8f : 1.0f;
+    static constexpr float chain_factor = has_scaled_codes ? 1.0f : 0x1p14f;
+};
+
+__device__ __forceinline__ uint32_t scaled(traits_bf16, uint32_t pair, uint32_t scale)
+{
+    return mul_bf16x2(pair, scale);
+}
+
+__device__ __forceinline__ uint32_t scaled(traits_f16, uint32_t pair, uint32_t scale)
+{
+    return mul_f16x2(pair, scale);
+}
 
 /* Bytes 1 and 3 of a word, e4m3, as a pair. */
 __device__ __forceinline__ uint32_t e4m3_pair(traits_bf16, uint32_t word)
@@ -59,40 +73,50 @@ __device__ __forceinline__ void e4m3_tile(uint32_t upper, uint32_t lower, uint32
     a[3] = e4m3_pair(traits(), lower << 8);
 }
 
-/* Upper bytes of the codes of nibbles 0 to 3 and 4 to 7, with their signs. */
-struct e2m1_bytes {
-    uint32_t low;
-    uint32_t high;
-};
-
-__device__ __forceinline__ e2m1_bytes e2m1_upper(uint32_t word, uint32_t select, uint32_t table_low,
-                                                 uint32_t table_high)
+/* The A fragment of a word, times 2^-126. The factor moves sign, exponent and mantissa of register
+ * 3 by 2, 7 and 12; bits in between do not meet. */
+__device__ __forceinline__ void e2m1_bits(traits_bf16, uint32_t word, uint32_t (&a)[4])
 {
-    uint32_t low = __byte_perm(table_low, table_high, select);
-    uint32_t high = __byte_perm(table_low, table_high, select >> 16);
-    return {lop3_and_or<0x80808080u>(word, low), lop3_and_or<0x80808080u>(word << 4, high)};
+    constexpr uint32_t code = 0x81c081c0u;
+    a[0] = word & code;
+    a[1] = word << 3 & code;
+    a[2] = word << 6 & code;
+    a[3] = (word >> 10 & 0x001b001bu) * (1u << 2 | 1u << 7 | 1u << 12) & code;
 }
 
-/* The A fragment of a word: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 by index. */
-__device__ __forceinline__ void e2m1_tile(traits_f16, uint32_t word, uint32_t (&a)[4])
+/* Times 2^-14. */
+__device__ __forceinline__ void e2m1_bits(traits_f16, uint32_t word, uint32_t (&a)[4])
 {
-    e2m1_bytes upper = e2m1_upper(word, word & 0x77777777u, 0x3e3c3800u, 0x46444240u);
-    a[0] = __byte_perm(upper.low, 0, 0x1404);
-    a[1] = __byte_perm(upper.low, 0, 0x3424);
-    a[2] = __byte_perm(upper.high, 0, 0x1404);
-    a[3] = __byte_perm(upper.high, 0, 0x3424);
+    constexpr uint32_t magnitude = 0x0e000e00u;
+    constexpr uint32_t exponent = 0x0c000c00u;
+    constexpr uint32_t mantissa = 0x02000200u;
+    constexpr uint32_t sign = 0x80008000u;
+    a[0] = lop3_and_or<sign>(word, word << 3 & magnitude);
+    a[1] = lop3_and_or<sign>(word << 3, word << 6 & magnitude);
+    a[2] = lop3_and_or<sign>(word << 6, word << 9 & magnitude);
+    a[3] = lop3_and_or<sign>(word << 2, lop3_and_or<mantissa>(word >> 5, word & exponent));
 }
 
-__device__ __forceinline__ void e2m1_tile(traits_bf16, uint32_t word, uint32_t (&a)[4])
+/* What makes that up. */
+__device__ __forceinline__ uint32_t e2m1_factor(traits_bf16)
 {
-    uint32_t select = word & 0x77777777u;
-    e2m1_bytes upper = e2m1_upper(word, select, 0x3f3f3f00u, 0x40404040u);
-    uint32_t lower_low = __byte_perm(0xc0800000u, 0xc0804000u, select);
-    uint32_t lower_high = __byte_perm(0xc0800000u, 0xc0804000u, select >> 16);
-    a[0] = __byte_perm(lower_low, upper.low, 0x5140);
-    a[1] = __byte_perm(lower_low, upper.low, 0x7362);
-    a[2] = __byte_perm(lower_high, upper.high, 0x5140);
-    a[3] = __byte_perm(lower_high, upper.high, 0x7362);
+    return 0x7e807e80u;
+}
+
+__device__ __forceinline__ uint32_t e2m1_factor(traits_f16)
+{
+    return 0x74007400u;
+}
+
+/* The values themselves. */
+template <typename traits>
+__device__ __forceinline__ void e2m1_tile(uint32_t word, uint32_t (&a)[4])
+{
+    e2m1_bits(traits(), word, a);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        a[i] = scaled(traits(), a[i], e2m1_factor(traits()));
+    }
 }
 
 /* ---- scales ---- */
@@ -116,14 +140,22 @@ template <typename traits> __device__ __forceinline__ uint32_t e4m3_scale(uint32
     return positive_e4m3(traits(), word & 0x7f7f7f7fu, i);
 }
 
-__device__ __forceinline__ uint32_t scaled(traits_bf16, uint32_t pair, uint32_t scale)
+/* Two blocks' scales of a row, for codes as e2m1_bits() makes them: bytes 0 and 2 of a word for row
+ * g, bytes 1 and 3 for row g + 8. Times 2^118, for products of 2^-8. */
+__device__ __forceinline__ uint32_t e4m3_scales(traits_bf16, uint32_t word, int i_row)
 {
-    return mul_bf16x2(pair, scale);
+    constexpr uint32_t pair_2_118 = 0x7a807a80u;
+    constexpr uint32_t pair_2_120 = 0x7b807b80u;
+    uint32_t bits = (i_row == 0 ? word << 4 : word >> 4) & 0x07f007f0u;
+    return mul_bf16x2(mul_bf16x2(bits, pair_2_120), pair_2_118);
 }
 
-__device__ __forceinline__ uint32_t scaled(traits_f16, uint32_t pair, uint32_t scale)
+/* Times 2^6. */
+__device__ __forceinline__ uint32_t e4m3_scales(traits_f16, uint32_t word, int i_row)
 {
-    return mul_f16x2(pair, scale);
+    constexpr uint32_t pair_2_14 = 0x74007400u;
+    uint32_t bits = (i_row == 0 ? word << 7 : word >> 1) & 0x3f803f80u;
+    return mul_f16x2(bits, pair_2_14);
 }
 
 /* Byte i of a word, e8m0: 2^(byte - 127), of which the first is a subnormal. */
@@ -145,14 +177,21 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
     static constexpr int n_groups = scaling == STRIP_SCALES_E8M0 ? 8 : 2;
     static constexpr bool has_zeros = false;
 
+    /* Lanes that copy scales: all four of a quad have the same ones, or two have. Of the strip's
+     * own each lane has a copy. Copies of 16 bytes for every lane take a tenth longer, and room
+     * that sums of strips need; those of 8 bytes, as integers have them, do not. */
+    static constexpr uint32_t n_scale_lanes = scaling == STRIP_SCALES_E8M0   ? 8
+                                              : scaling == STRIP_SCALES_E4M3 ? 16
+                                                                             : 32;
+    static constexpr uint32_t n_sharing = 32 / n_scale_lanes;
+
     struct size {
         static constexpr uint32_t codes = STRIP_CODES_BYTES_OF(bits);
         static constexpr uint32_t lane_scales = scaling == STRIP_SCALES_STRIP ? 8 : 16;
-        static constexpr uint32_t scales = scaling == STRIP_SCALES_STRIP  ? 8
-                                           : scaling == STRIP_SCALES_E8M0 ? 128
-                                                                          : 256;
+        static constexpr uint32_t scales =
+            scaling == STRIP_SCALES_STRIP ? 8 : n_scale_lanes * lane_scales;
         static constexpr uint32_t slice = codes + scales;
-        static constexpr uint32_t stage = STRIP_CODES_BYTES + 32 * lane_scales;
+        static constexpr uint32_t stage = STRIP_CODES_BYTES + n_scale_lanes * lane_scales;
     };
 
     static __device__ __forceinline__ slice_source source(const strip_args &args, const warp_id &id,
@@ -160,9 +199,7 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
                                                           uint32_t i)
     {
         const uint8_t *record = record_of(args, i_strip, i_step, size::slice);
-        uint32_t i_lane = scaling == STRIP_SCALES_STRIP  ? 0
-                          : scaling == STRIP_SCALES_E8M0 ? id.g
-                                                         : 2 * id.g + id.t / 2;
+        uint32_t i_lane = scaling == STRIP_SCALES_STRIP ? 0 : id.lane / n_sharing;
         uint32_t codes = i * size::codes + id.lane * 16;
         uint32_t scales =
             step_slices(args, i_step) * size::codes + i * size::scales + i_lane * size::lane_scales;
@@ -171,14 +208,20 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
 
     static __device__ __forceinline__ uint32_t scales_place(const warp_id &id, uint32_t stage)
     {
-        return stage + STRIP_CODES_BYTES + id.lane * size::lane_scales - id.lane * 16;
+        return stage + STRIP_CODES_BYTES + id.lane / n_sharing * size::lane_scales - id.lane * 16;
     }
 
+    /* The stage was read by other lanes, too. */
     static __device__ __forceinline__ void copy(const slice_source &from, const warp_id &id,
                                                 uint32_t stage, uint32_t i_half)
     {
         copy_codes(from, stage, i_half);
-        cp_async<size::lane_scales>(scales_place(id, stage), from.codes + from.scales_offset);
+        if (n_sharing > 1) {
+            __syncwarp();
+        }
+        if (id.lane % n_sharing == 0) {
+            cp_async<size::lane_scales>(scales_place(id, stage), from.codes + from.scales_offset);
+        }
     }
 
     template <int n_m8> static constexpr uint32_t starts_bytes = 0;
@@ -196,6 +239,9 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
     __device__ __forceinline__ float_format(const strip_args &, const warp_id &id, uint32_t stage)
         : words{}, place(scales_place(id, stage))
     {
+        if (n_sharing > 1) {
+            __syncwarp(); /* what another lane copied is there */
+        }
         if constexpr (scaling == STRIP_SCALES_STRIP) {
             uint2 pair = ld_shared_v2(place);
             words[0] = pair.x;
@@ -203,10 +249,10 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
         }
         if constexpr (scaling == STRIP_SCALES_E4M3) {
             uint4 v = ld_shared_v4(place);
-            words[0] = v.x & 0x7f7f7f7fu;
-            words[1] = v.y & 0x7f7f7f7fu;
-            words[2] = v.z & 0x7f7f7f7fu;
-            words[3] = v.w & 0x7f7f7f7fu;
+            words[0] = v.x;
+            words[1] = v.y;
+            words[2] = v.z;
+            words[3] = v.w;
         }
     }
 
@@ -225,32 +271,35 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
     {
         if constexpr (bits == 8) {
             e4m3_tile<traits>(codes[2 * j], codes[2 * j + 1], a);
-        } else {
-            e2m1_tile(traits(), codes[j], a);
-        }
-        if constexpr (scaling == STRIP_SCALES_E4M3) {
-            int i_block = 2 * i_vector + j / 2;
-            uint32_t word = words[i_block / 2];
-            uint32_t upper = positive_e4m3(traits(), word, i_block % 2 * 2);
-            uint32_t lower = positive_e4m3(traits(), word, i_block % 2 * 2 + 1);
+        } else if constexpr (scaling == STRIP_SCALES_E4M3) {
+            e2m1_bits(traits(), codes[j], a);
+            uint32_t half = j / 2 == 0 ? 0x1010u : 0x3232u;
+            uint32_t upper = __byte_perm(e4m3_scales(traits(), words[i_vector], 0), 0, half);
+            uint32_t lower = __byte_perm(e4m3_scales(traits(), words[i_vector], 1), 0, half);
             a[0] = scaled(traits(), a[0], upper);
             a[1] = scaled(traits(), a[1], lower);
             a[2] = scaled(traits(), a[2], upper);
             a[3] = scaled(traits(), a[3], lower);
+        } else if constexpr (traits::chain_factor != 1.0f) {
+            e2m1_bits(traits(), codes[j], a);
+        } else {
+            e2m1_tile<traits>(codes[j], a);
         }
     }
 
     /* Of rows g and g + 8. */
-    __device__ __forceinline__ float2 scale(int i_group) const
+    __device__ __forceinline__ float2 scale(int i_group)
     {
         if constexpr (scaling == STRIP_SCALES_STRIP) {
             float one = __uint_as_float(words[i_group]);
             return make_float2(one, one);
         }
         if constexpr (scaling == STRIP_SCALES_E8M0) {
-            uint32_t word = ld_shared(place + i_group / 2 * 4);
-            return make_float2(e8m0_scale(word, i_group % 2 * 2),
-                               e8m0_scale(word, i_group % 2 * 2 + 1));
+            if (i_group % 2 == 0) {
+                words[0] = ld_shared(place + i_group / 2 * 4);
+            }
+            return make_float2(e8m0_scale(words[0], i_group % 2 * 2),
+                               e8m0_scale(words[0], i_group % 2 * 2 + 1));
         }
         return make_float2(1.0f, 1.0f);
     }

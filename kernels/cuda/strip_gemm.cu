@@ -153,7 +153,8 @@ int strip_gemm_load(void)
     return r;
 }
 
-int strip_gemm_enqueue(struct strip_args *args, bool may_overlap, void *stream)
+int strip_gemm_enqueue(struct strip_args *args, const struct gk_ahead *ahead, bool may_overlap,
+                       void *stream)
 {
     int device;
     cudaError_t r = cudaGetDevice(&device);
@@ -177,6 +178,6 @@ int strip_gemm_enqueue(struct strip_args *args, bool may_overlap, void *stream)
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &overlap;
     config.numAttrs = 1;
-    void *parameters[] = {args};
+    void *parameters[] = {args, &ahead};
     return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(one->function), parameters);
 }

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/strip_args.h"
 
+struct gk_ahead; /* gk/cuda.h */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -17,10 +19,12 @@ uint32_t strip_gemm_rows_max(const struct strip_args *args);
  * memory. Once a device, before the first launch. 0 or a cudaError. */
 int strip_gemm_load(void);
 
-/* strip_gemm_enqueue() - y = x W^T on a stream (cudaStream_t). may_overlap: start while the kernel
- * before is still ending, which must not write the weight (programmatic dependent launch). 0 or a
- * cudaError. */
-int strip_gemm_enqueue(struct strip_args *args, bool may_overlap, void *stream);
+/* strip_gemm_enqueue() - y = x W^T on a stream (cudaStream_t). ahead: the rows, and how many of
+ * args->m, are told there (gk_launch.ahead), and the launch overlaps; or NULL. may_overlap: start
+ * while the kernel before is still ending, which must not write the weight (programmatic dependent
+ * launch). 0 or a cudaError. */
+int strip_gemm_enqueue(struct strip_args *args, const struct gk_ahead *ahead, bool may_overlap,
+                       void *stream);
 
 #ifdef __cplusplus
 }

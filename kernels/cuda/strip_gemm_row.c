@@ -70,18 +70,12 @@ static uint32_t rows_ahead_max(const struct gk_problem *problem)
     return problem->cuda_arch >= 90 ? strip_gemm_rows_max(&args) : 0;
 }
 
-static int enqueue_ahead(const struct gk_launch *launch, struct strip_args *args, void *stream)
-{
-    args->m = launch->problem.m;
-    args->ahead = launch->ahead;
-    return strip_gemm_enqueue(args, true, stream);
-}
-
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
     struct strip_args args = strip_args_of(launch);
     if (launch->ahead != NULL) {
-        return enqueue_ahead(launch, &args, stream);
+        args.m = launch->problem.m;
+        return strip_gemm_enqueue(&args, launch->ahead, true, stream);
     }
     uint32_t n_rows_max = strip_gemm_rows_max(&args);
     int r = 0;
@@ -89,7 +83,7 @@ static int enqueue(const struct gk_launch *launch, void *stream)
         args.m = (uint32_t)num_min(n_rows_max, launch->problem.m - i_m);
         memcpy(args.x_rows, launch->x_rows + i_m, args.m * sizeof(args.x_rows[0]));
         memcpy(args.y_rows, launch->y_rows + i_m, args.m * sizeof(args.y_rows[0]));
-        r = strip_gemm_enqueue(&args, true, stream);
+        r = strip_gemm_enqueue(&args, NULL, true, stream);
     }
     return r;
 }

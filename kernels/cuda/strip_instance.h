@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "gk/cuda.h"
 #include "kernels/cuda/strip_args.h"
 
 /* Of a CTA's shared memory, in front of what a launch asks for: strip_rows.cuh. A multiple of 128,
@@ -11,7 +12,7 @@
 #define STRIP_ROWS_BYTES 256u
 
 struct strip_instance {
-    void (*function)(strip_args);
+    void (*function)(strip_args, const gk_ahead *);
     uint32_t stage_of_warp_bytes;
     uint32_t starts_of_warp_bytes;
     uint8_t x_dtype;

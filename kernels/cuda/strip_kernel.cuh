@@ -36,16 +36,17 @@ namespace {
 
 /* ---- one slice of one strip ---- */
 
-template <int n_m8>
+template <typename traits, int n_m8>
 __device__ __forceinline__ void end_group(const float (&acc)[n_m8][4], const float2 &scales,
                                           float (&sums)[n_m8][4])
 {
+    constexpr float factor = traits::chain_factor;
 #pragma unroll
     for (int i = 0; i < n_m8; i++) {
-        sums[i][0] = fmaf(acc[i][0], scales.x, sums[i][0]);
-        sums[i][1] = fmaf(acc[i][1], scales.x, sums[i][1]);
-        sums[i][2] = fmaf(acc[i][2], scales.y, sums[i][2]);
-        sums[i][3] = fmaf(acc[i][3], scales.y, sums[i][3]);
+        sums[i][0] = fmaf(acc[i][0] * factor, scales.x, sums[i][0]);
+        sums[i][1] = fmaf(acc[i][1] * factor, scales.x, sums[i][1]);
+        sums[i][2] = fmaf(acc[i][2] * factor, scales.y, sums[i][2]);
+        sums[i][3] = fmaf(acc[i][3] * factor, scales.y, sums[i][3]);
     }
 }
 
@@ -84,7 +85,7 @@ multiply_slice(const strip_args &args, const warp_id &id, stream<format> &weight
                     traits::mma(acc[i_m8], a, x[i_m8].fragments[i_tile]);
                 }
                 if (i_tile % tiles_per_group == tiles_per_group - 1) {
-                    end_group(acc, slice.scale(i_group), sums);
+                    end_group<traits>(acc, slice.scale(i_group), sums);
                 }
             }
         }
@@ -97,10 +98,12 @@ multiply_slice(const strip_args &args, const warp_id &id, stream<format> &weight
  * of clients' kernels that wait for this product (gemmd_device.h). Without it the multiprocessor
  * where one waits takes no CTA, and the product takes twice its time. */
 template <typename format, int n_m8>
-__global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args args)
+__global__ void __maxnreg__(120)
+    strip_gemm(const __grid_constant__ strip_args args, const gk_ahead *ahead)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ strip_rows rows;
+    constexpr bool is_direct = reads_parameters<format, n_m8>;
     warp_id id = this_warp();
     uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     stream<format> weights(args, id, base);
@@ -112,17 +115,20 @@ __global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args a
 
     /* A launch that overlaps the one before has time for weights and none to lose for x; alone, x
      * must not queue behind the weights. */
-    rows_given(args, rows);
+    if (!is_direct) {
+        put_rows(args, rows);
+    }
     if (args.may_overlap) {
         weights.prime(args, id);
         griddepcontrol_launch_dependents();
     }
-    __syncthreads();
-    griddepcontrol_wait();
-    if (args.ahead != nullptr) {
-        rows_told(args.ahead, rows);
+    if (!is_direct) {
         __syncthreads();
-        if (n_rows_of(args) == 0) { /* nobody came */
+    }
+    griddepcontrol_wait();
+    if (ahead != nullptr) {
+        take_rows(ahead, rows);
+        if (n_rows_of(args, ahead) == 0) { /* nobody came */
             cp_async_wait<0>();
             return;
         }
@@ -136,7 +142,8 @@ __global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args a
 #pragma unroll
                 for (int i = 0; i < n_m8; i++) {
                     uint32_t i_m = 8 * i + id.g;
-                    load_fragments(args, id, i_slice, rows.x[i_m], x[i]);
+                    load_fragments(args, id, i_slice, x_row_of<is_direct>(args, ahead, rows, i_m),
+                                   x[i]);
                 }
                 if (!args.may_overlap && first_strip == 0 && i_slice == id.warp) {
                     weights.prime(args, id);
@@ -154,9 +161,9 @@ __global__ void __maxnreg__(120) strip_gemm(const __grid_constant__ strip_args a
             }
         }
         __syncthreads();
-        finish<typename format::traits, n_m8>(args, rows, id,
-                                              reinterpret_cast<const float *>(shared + sums_offset),
-                                              first_strip, n_strips);
+        finish<typename format::traits, n_m8, is_direct>(
+            args, ahead, rows, id, reinterpret_cast<const float *>(shared + sums_offset),
+            first_strip, n_strips);
         if (n_own - first_strip > args.n_round_strips) {
             __syncthreads();
         }

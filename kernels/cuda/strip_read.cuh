@@ -36,5 +36,5 @@ static __device__ uint32_t strip_float_code(const struct strip_slice *slice, uin
     }
     struct strip_e2m1_place place = strip_e2m1_of(i_n % STRIP_N, i_k % STRIP_SLICE_K);
     uint32_t word = *(const uint32_t *)(slice->codes + place.word_offset);
-    return (word >> place.magnitude_shift & 7u) | (word >> place.sign_shift & 1u) << 3;
+    return strip_e2m1_code(word, &place);
 }

@@ -204,7 +204,7 @@ template <typename wide_, int bits_, uint8_t scaling_, bool is_exact_> struct st
             if constexpr (bits == 8) {
                 e4m3_tile<traits>(block.codes[2 * j], block.codes[2 * j + 1], a[j]);
             } else {
-                e2m1_tile(traits(), block.codes[j], a[j]);
+                e2m1_tile<traits>(block.codes[j], a[j]);
             }
         }
         if constexpr (scaling != STRIP_PREFILL_NO_SCALES && !(is_exact && is_strip_scaled)) {

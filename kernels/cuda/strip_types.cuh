@@ -16,7 +16,8 @@ namespace {
 
 /* For each pair of codes and x. magic: what a masked nibble is or-ed with; minus_symmetric: a pair
  * of the factor by which sum(x) enters a group for the symmetric zero point; offset: what a
- * dequantised code carries beside itself, in units of unit. */
+ * dequantised code carries beside itself, in units of unit; chain_factor: of a group's sum, before
+ * its scale. */
 struct traits_bf16 {
     static constexpr int bits = 4;
     using wgmma_element = struct wgmma_bf16;
@@ -25,6 +26,7 @@ struct traits_bf16 {
     static constexpr uint32_t one = 0x3f803f80u;
     static constexpr float offset = 16.0f;
     static constexpr float unit = 1.0f;
+    static constexpr float chain_factor = 1.0f;
     static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4],
                                                const uint32_t (&b)[2])
     {
@@ -40,6 +42,7 @@ struct traits_f16 {
     static constexpr uint32_t one = 0x3c003c00u;
     static constexpr float offset = 0.0f;
     static constexpr float unit = 0x1p-21f;
+    static constexpr float chain_factor = 1.0f;
     static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4],
                                                const uint32_t (&b)[2])
     {

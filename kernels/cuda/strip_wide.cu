@@ -11,10 +11,10 @@
  * memory.
  *
  * Work. A CTA has up to 256 rows of W that share a tile of x, and either all four quarters of k in
- * turn or one of them, whichever keeps the busiest SM shorter at work. In the first case a quarter
- * waits in memory where nobody else looks at it; in the other one quarters meet there, in f32. They
- * are not multiplied by atomics or clusters, so their order is fixed (a cluster of four would leave
- * 12 of 132 SMs idle).
+ * turn or one of them, whichever keeps the busiest SM shorter at work. In the first case quarters
+ * are added up in shared memory, or, where 64 rows leave no room, wait in memory where nobody else
+ * looks at them; in the other one they meet there, in f32. They are not multiplied by atomics or
+ * clusters, so their order is fixed (a cluster of four would leave 12 of 132 SMs idle).
  *
  * Feed. Each lane feeds itself with weights by cp.async as in strip_gemm.cu. Warp 0 also copies
  * tiles of x, ahead of all; full barriers count the bytes, empty ones the warps that are done with
@@ -23,10 +23,13 @@
  * enough; two strips a warp in eight warps, too few to hide what each of them waits for; a tile of
  * x for two CTAs at once.
  *
- * Shared memory is what is busiest at 64 rows: products at full rate read half of what it gives,
- * since each warpgroup reads the tile of x anew, and copies and codes take most of the rest. So
- * what a group starts from is read once for two rows of W, and all of a group is dequantised before
- * its products.
+ * Budget of a slice of 256 rows of W and 64 of x, in cycles of an SM: tensor cores 2048, shared
+ * memory about 2400 (products 1024, since each warpgroup reads the tile of x anew, codes 512, x
+ * 256, first values and sums the rest), dequantisation 1040 (7 operations for 8 codes, at half
+ * rate), W from memory 1730. It takes twice that, since a warp does one after the other. So what a
+ * group starts from is read once for two rows of W, and all of a group is dequantised before its
+ * products. Two warpgroups of two strips a warp, which overlap these, were slower: two warps a
+ * scheduler are too few.
  *
  * Sums. A group's chain starts from -(offset + zero) * sum(x); s = fma(chain, scale, s) over the
  * slices that strip_gemm.cu gives to one warp, a lane of the sum; lanes of a quarter are added in

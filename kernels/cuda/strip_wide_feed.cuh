@@ -2,7 +2,8 @@
  * into it that run ahead.
  *
  * Shared memory: n_x_stages tiles of x (1 KiB aligned), their sums, their barriers; then for each
- * warp n_stages x (codes + scales + zeros) and its sums over the lanes before. */
+ * warp n_stages x (codes + scales + zeros), its sums over the lanes before and, where there is
+ * room, over the parts before. */
 #pragma once
 
 #include "kernels/cuda/strip_wide_x.cuh"
@@ -84,7 +85,9 @@ template <int n_rows, bool has_zeros> struct shared_map {
     static constexpr uint32_t warps = (empty + 8 * n_x + 15) / 16 * 16;
     static constexpr uint32_t lanes_bytes = 32 * n_rows / 2 * 4;
     static constexpr uint32_t warp_lanes = n_stages * sizes<n_groups, has_zeros>::stage;
-    static constexpr uint32_t warp_bytes = warp_lanes + lanes_bytes;
+    static constexpr bool has_totals = n_rows == 32;
+    static constexpr uint32_t totals = warp_lanes + lanes_bytes;
+    static constexpr uint32_t warp_bytes = totals + (has_totals ? lanes_bytes : 0);
 };
 
 __device__ __forceinline__ uint32_t shared_base()

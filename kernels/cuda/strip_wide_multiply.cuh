@@ -110,26 +110,30 @@ __device__ __forceinline__ void multiply_slice(const strip_wide_args &args, warp
 }
 
 /* A lane of the sum is over: it is added to those of its part before it, from 0, which wait in
- * shared memory: registers are short. A part that is over goes to memory, but for the last one if
- * it is here that parts are added up. */
-template <int n_rows>
+ * shared memory: registers are short. A part that is over goes to memory, unless parts are added up
+ * here: then to the totals if there are any, else the last one stays. */
+template <int n_rows, bool has_zeros>
 __device__ __forceinline__ void end_lane_of(const strip_wide_args &args, uint32_t i_lane,
-                                            uint32_t i_strip, uint32_t place,
+                                            uint32_t i_strip, uint32_t stages,
                                             float (&sums)[n_rows / 2])
 {
+    using map = shared_map<n_rows, has_zeros>;
+    uint32_t place = stages + map::warp_lanes;
     if (i_lane % STRIP_PART_LANES != 0) {
 #pragma unroll
         for (int i = 0; i < n_rows / 8; i++) {
-            uint4 v = ld_shared_v4(place + i * 512);
-            sums[4 * i] = __uint_as_float(v.x) + sums[4 * i];
-            sums[4 * i + 1] = __uint_as_float(v.y) + sums[4 * i + 1];
-            sums[4 * i + 2] = __uint_as_float(v.z) + sums[4 * i + 2];
-            sums[4 * i + 3] = __uint_as_float(v.w) + sums[4 * i + 3];
+            float4 v = shared_float4(place + i * 512);
+            sums[4 * i] = v.x + sums[4 * i];
+            sums[4 * i + 1] = v.y + sums[4 * i + 1];
+            sums[4 * i + 2] = v.z + sums[4 * i + 2];
+            sums[4 * i + 3] = v.w + sums[4 * i + 3];
         }
     }
     bool is_last = i_lane == args.n_lanes - 1;
     bool is_part_over = i_lane % STRIP_PART_LANES == STRIP_PART_LANES - 1 || is_last;
-    if (!is_part_over || (is_last && gridDim.x == 1)) {
+    if (is_part_over && map::has_totals && gridDim.x == 1) {
+        add_part<n_rows>(stages + map::totals, i_lane / STRIP_PART_LANES, sums);
+    } else if (!is_part_over || (is_last && gridDim.x == 1)) {
 #pragma unroll
         for (int i = 0; i < n_rows / 8; i++) {
             st_shared_v4(place + i * 512, make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2],
@@ -148,7 +152,7 @@ __device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state
     constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
     constexpr bool is_x_behind = (n_x_stages(n_rows) - 1) / n_groups < n_stages - 1;
     const warp_id &id = state.id;
-    uint32_t lanes = first_stage + shared_map<n_rows, has_zeros>::warp_lanes;
+    using map = shared_map<n_rows, has_zeros>;
     uint32_t i_stage = 0;
     for (cursor at = first_of_tile(blockIdx.y); !is_over(args, at);
          at = first_of_tile(at.i_tile + gridDim.y)) {
@@ -172,11 +176,16 @@ __device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state
                     state.x_slice = next_slice;
                 }
             } while (next_step(args, at));
-            end_lane_of<n_rows>(args, at.i_lane, strip_of(args, id, at.i_tile), lanes, sums);
+            end_lane_of<n_rows, has_zeros>(args, at.i_lane, strip_of(args, id, at.i_tile),
+                                           first_stage, sums);
         }
         if (uint32_t i_strip = strip_of(args, id, at.i_tile);
             gridDim.x == 1 && i_strip < args.n_launch_strips) {
-            finish<traits>(args, i_strip, lanes);
+            if (map::has_totals) {
+                finish_totals<traits>(args, i_strip, first_stage + map::totals);
+            } else {
+                finish<traits>(args, i_strip, first_stage + map::warp_lanes);
+            }
         }
     }
 }

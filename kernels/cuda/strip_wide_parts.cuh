@@ -5,7 +5,7 @@
  * 4 g + t has rows 2t and 2t + 1 of x against row g of W, then against row g + 8. */
 #pragma once
 
-#include "kernels/cuda/strip_types.cuh"
+#include "kernels/cuda/strip_columns.cuh"
 #include "kernels/cuda/strip_wide_args.h"
 
 namespace {
@@ -45,18 +45,94 @@ __device__ __forceinline__ void add(float4 &to, const float4 &v)
     to.w += v.w;
 }
 
+__device__ __forceinline__ float4 shared_float4(uint32_t shared)
+{
+    uint4 v = ld_shared_v4(shared);
+    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                       __uint_as_float(v.w));
+}
+
+/* The columns of y that a lane has of a strip: rows g and g + 8 of W. */
+struct lane_columns {
+    uint32_t i_n[2];
+    y_column columns[2];
+};
+
+__device__ __forceinline__ lane_columns load_columns(const strip_wide_args &args, uint32_t i_strip)
+{
+    lane_columns lane = {};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        lane.i_n[i] = (args.first_strip + i_strip) * STRIP_N + lane_id() / 4 + 8 * i;
+        if (lane.i_n[i] < args.base.n) {
+            lane.columns[i] = load_column(args.base, lane.i_n[i]);
+        }
+    }
+    return lane;
+}
+
+/* Rows of y that are not there have the address of one that is, so that a store is all that hangs
+ * on a condition. */
+template <dtype y_dtype>
+__device__ __forceinline__ void store_four(const strip_wide_args &args, const lane_columns &lane,
+                                           uint32_t i_m, const float (&sums)[4])
+{
+    void *const rows[2] = {args.rows.y[min(i_m, args.m - 1)],
+                           args.rows.y[min(i_m + 1, args.m - 1)]};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        bool is_there = i_m + i % 2 < args.m && lane.i_n[i / 2] < args.base.n;
+        uint32_t bits = elem_bits(y_dtype, sums[i]);
+        if (is_there && y_dtype == DTYPE_F32) {
+            static_cast<uint32_t *>(rows[i % 2])[lane.i_n[i / 2]] = bits;
+        } else if (is_there) {
+            static_cast<uint16_t *>(rows[i % 2])[lane.i_n[i / 2]] = static_cast<uint16_t>(bits);
+        }
+    }
+}
+
 /* Four elements of y, of a block of rows. */
 template <typename traits>
-__device__ __forceinline__ void store_block(const strip_wide_args &args, uint32_t i_strip,
+__device__ __forceinline__ void store_block(const strip_wide_args &args, const lane_columns &lane,
                                             uint32_t i_block, const float4 &totals)
 {
-    uint32_t lane = lane_id();
-    uint32_t i_m = 8 * i_block + lane % 4 * 2;
-    uint32_t i_n = (args.first_strip + i_strip) * STRIP_N + lane / 4;
-    store_y<traits>(args.base, args.rows.y, args.m, i_n, i_m, totals.x);
-    store_y<traits>(args.base, args.rows.y, args.m, i_n + 8, i_m, totals.z);
-    store_y<traits>(args.base, args.rows.y, args.m, i_n, i_m + 1, totals.y);
-    store_y<traits>(args.base, args.rows.y, args.m, i_n + 8, i_m + 1, totals.w);
+    uint32_t i_m = 8 * i_block + lane_id() % 4 * 2;
+    const y_column columns[4] = {lane.columns[0], lane.columns[0], lane.columns[1],
+                                 lane.columns[1]};
+    float sums[4] = {totals.x, totals.y, totals.z, totals.w};
+    end_sums<traits>(args.base, columns, sums);
+    if (args.base.y_dtype == DTYPE_F32) {
+        store_four<DTYPE_F32>(args, lane, i_m, sums);
+    } else if (args.base.y_dtype == DTYPE_F16) {
+        store_four<DTYPE_F16>(args, lane, i_m, sums);
+    } else {
+        store_four<DTYPE_BF16>(args, lane, i_m, sums);
+    }
+}
+
+/* Part i_part is added to those before it, from 0, which wait in shared memory. */
+template <int n_rows>
+__device__ __forceinline__ void add_part(uint32_t totals, uint32_t i_part,
+                                         const float (&sums)[n_rows / 2])
+{
+#pragma unroll
+    for (int i = 0; i < n_rows / 8; i++) {
+        float4 total = i_part > 0 ? shared_float4(totals + i * 512) : make_float4(0, 0, 0, 0);
+        add(total, make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
+        st_shared_v4(totals + i * 512, total);
+    }
+}
+
+/* All parts of a strip are added up in shared memory: y. */
+template <typename traits>
+__device__ __forceinline__ void finish_totals(const strip_wide_args &args, uint32_t i_strip,
+                                              uint32_t totals)
+{
+    lane_columns columns = load_columns(args, i_strip);
+#pragma unroll 2
+    for (uint32_t i = 0; i < row_blocks(args.m); i++) {
+        store_block<traits>(args, columns, i, shared_float4(totals + i * 512));
+    }
 }
 
 /* A strip's y: its last part, in shared memory, is added to those in memory, which come for
@@ -67,6 +143,7 @@ __device__ __forceinline__ void finish(const strip_wide_args &args, uint32_t i_s
 {
     constexpr uint32_t n_at_once = 4;
     uint32_t n_blocks = row_blocks(args.m);
+    lane_columns columns = load_columns(args, i_strip);
 #pragma unroll 1
     for (uint32_t first = 0; first < n_blocks; first += n_at_once) {
         float4 totals[n_at_once] = {};
@@ -80,10 +157,8 @@ __device__ __forceinline__ void finish(const strip_wide_args &args, uint32_t i_s
 #pragma unroll
         for (uint32_t i = 0; i < n_at_once; i++) {
             if (first + i < n_blocks) {
-                uint4 v = ld_shared_v4(last_part + (first + i) * 512);
-                add(totals[i], make_float4(__uint_as_float(v.x), __uint_as_float(v.y),
-                                           __uint_as_float(v.z), __uint_as_float(v.w)));
-                store_block<traits>(args, i_strip, first + i, totals[i]);
+                add(totals[i], shared_float4(last_part + (first + i) * 512));
+                store_block<traits>(args, columns, first + i, totals[i]);
             }
         }
     }

@@ -20,16 +20,17 @@ __global__ void __launch_bounds__(n_reduce_threads)
     uint32_t i_strip = i_warp / row_blocks(args.m);
     uint32_t i_block = i_warp % row_blocks(args.m);
     griddepcontrol_launch_dependents();
-    griddepcontrol_wait();
     if (i_strip >= args.n_launch_strips) {
         return;
     }
+    lane_columns columns = load_columns(args, i_strip);
+    griddepcontrol_wait();
     float4 totals = make_float4(0, 0, 0, 0);
 #pragma unroll 4
     for (uint32_t i_part = 0; i_part < args.n_parts; i_part++) {
         add(totals, *part_at(args, i_part, i_strip, i_block));
     }
-    store_block<traits>(args, i_strip, i_block, totals);
+    store_block<traits>(args, columns, i_block, totals);
 }
 
 } // namespace

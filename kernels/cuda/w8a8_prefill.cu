@@ -4,10 +4,10 @@
  * Operands. Here x is on the side of wgmma that has 64 rows, since there are enough of them: a
  * thread then has two rows of x, whose scales it reads once a block of k, and y comes out in rows.
  *
- * Tiles. A CTA makes tiles of 128 rows of x by 256 of W, or fewer at the end, along all of k. Two
- * CTAs, a cluster, have the same rows of W where they can, and each brings half of them to both.
- * That halves what of W is read from the L2 cache; on an H200 with nothing else to do it is not
- * seen in the time.
+ * Tiles. A CTA makes tiles of 128 rows of x by 256 of W, or by 192, 128 or 64 at the end, along all
+ * of k. Two CTAs, a cluster, have the same rows of W where they can, and each brings half of them
+ * to both. That halves what of W is read from the L2 cache; on an H200 with nothing else to do it
+ * is not seen in the time. Two CTAs that share x instead take 1.4 times as long.
  *
  * Warps. Two warpgroups multiply, 64 rows of x each. Of a third one, whose registers go to the
  * others, a thread starts the copies of W, one those of x, a warp brings what is known of the
@@ -31,16 +31,16 @@ constexpr uint32_t n_threads = 384;
 template <w8a8_kind kind, bool is_one_chain>
 __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const tiling &cut)
 {
-    consumer at = {cut, threadIdx.x % 32, threadIdx.x / 32, {0, 0}};
+    consumer at = {cut, {0, 0}};
     uint32_t parity = 0;
     for_tiles(args, cut, [&](const tile &tile) {
-        row_numbers rows = read_rows<kind>(args, tile.first_m + at.warp * 16 + at.lane / 4);
+        row_numbers rows = read_rows<kind>(args, tile.first_m + own_warp() * 16 + own_lane() / 4);
         fragment<kind> total = {};
         multiply<kind, is_one_chain>(args, tile, at, total);
         mbarrier_wait_parity(shared_base() + shared_map::columns_full, parity);
         store_tile<kind>(args, at, tile, rows, total);
         __syncwarp();
-        if (at.lane == 0) {
+        if (own_lane() == 0) {
             mbarrier_arrive(shared_base() + shared_map::columns_empty);
         }
         parity ^= 1;
@@ -131,25 +131,52 @@ bool is_fast(const w8a8_gemm_args &args)
     return args.kind == W8A8_FP8 && args.is_fast;
 }
 
-/* What a tile costs beside one of 256 columns, 32: seen on an H200. Large ones read less. */
-constexpr uint32_t large_cost = 32, half_cost = 18, quarter_cost = 13;
+/* What a tile of so many columns costs: seen on an H200. Large ones read less. */
+struct width {
+    uint32_t n_columns, cost;
+};
 
-/* With so many rounds of large tiles: how long the busiest SM is busy. */
-uint32_t cut_rest(tiling &cut, uint32_t n_all, uint32_t n_rounds, uint32_t n_clusters,
-                  bool has_quarters)
+constexpr width widths[] = {{quarter_n, 13}, {half_n, 18}, {3 * quarter_n, 25}};
+constexpr uint32_t large_cost = 32;
+
+bool has_width(const w8a8_gemm_args &args, uint32_t n_columns)
 {
-    uint32_t n_large = n_rounds * n_clusters;
-    cut.n_large = n_large < n_all ? n_large : n_all;
-    uint32_t n_rest = n_all - cut.n_large;
-    uint32_t halves = half_cost * div_up(2 * n_rest, n_clusters);
-    uint32_t quarters = has_quarters ? quarter_cost * div_up(4 * n_rest, n_clusters) : UINT32_MAX;
-    cut.rest_n = quarters < halves ? quarter_n : half_n;
-    cut.n_parts = cut.n_large + n_rest * (n_columns_max / cut.rest_n);
-    return large_cost * n_rounds + (quarters < halves ? quarters : halves);
+    bool is_one_chain = args.kind == W8A8_INT8 || is_fast(args);
+    return n_columns == half_n || (n_columns == quarter_n && !is_fast(args)) || !is_one_chain;
 }
 
-/* The cut that keeps the busiest SM busy for the shortest time: as many rounds of large tiles as
- * are full, or fewer, or one more. */
+/* How many of n parts, dealt in turn, cluster i_cluster gets. */
+uint32_t n_dealt(uint32_t n, uint32_t i_cluster, uint32_t n_clusters)
+{
+    return n > i_cluster ? div_up(n - i_cluster, n_clusters) : 0;
+}
+
+/* How long the busiest cluster is busy: it is the first one, or the first that gets a large part
+ * less. */
+uint32_t cost_of(const tiling &cut, uint32_t n_clusters, uint32_t rest_cost)
+{
+    uint32_t most = 0;
+    for (uint32_t i : {0u, cut.n_large % n_clusters}) {
+        uint32_t n_large = n_dealt(cut.n_large, i, n_clusters);
+        uint32_t n_rest = n_dealt(cut.n_parts, i, n_clusters) - n_large;
+        uint32_t cost = large_cost * n_large + rest_cost * n_rest;
+        most = cost > most ? cost : most;
+    }
+    return most;
+}
+
+/* With large tiles for the first large_n columns. */
+void cut_at(tiling &cut, uint32_t n, uint32_t large_n, uint32_t rest_n)
+{
+    uint32_t rest = n > large_n ? n - large_n : 0;
+    cut.large_n = large_n;
+    cut.rest_n = rest_n;
+    cut.n_large = cut.n_m_parts * (large_n / n_columns_max);
+    cut.n_parts = cut.n_large + cut.n_m_parts * div_up(rest, rest_n);
+}
+
+/* The cut that keeps the busiest SM busy for the shortest time, with a number of rounds of large
+ * tiles, and what is left by the width that suits it. */
 tiling choose_tiling(const w8a8_gemm_args &args, uint32_t n_sms)
 {
     uint32_t n_m_tiles = args.x.n_rows / tile_m;
@@ -157,12 +184,17 @@ tiling choose_tiling(const w8a8_gemm_args &args, uint32_t n_sms)
     cut.n_ctas = n_m_tiles % 2 == 0 ? 2 : 1;
     cut.n_m_parts = n_m_tiles / cut.n_ctas;
     uint32_t n_clusters = n_sms / cut.n_ctas, best_cost = UINT32_MAX;
-    uint32_t n_all = cut.n_m_parts * div_up(args.n, n_columns_max);
-    for (uint32_t n_rounds = 0; n_rounds <= div_up(n_all, n_clusters); n_rounds++) {
-        uint32_t cost = cut_rest(cut, n_all, n_rounds, n_clusters, !is_fast(args));
-        if (cost <= best_cost) {
-            best_cost = cost;
-            best = cut;
+    uint32_t n_large_all = div_up(args.n, n_columns_max);
+    for (uint32_t n_rounds = 0, n_large = 0; n_large < n_large_all; n_rounds++) {
+        n_large = n_rounds * n_clusters / cut.n_m_parts;
+        n_large = n_large < n_large_all ? n_large : n_large_all;
+        for (const width &rest : widths) {
+            cut_at(cut, args.n, n_large * n_columns_max, rest.n_columns);
+            uint32_t cost = cost_of(cut, n_clusters, rest.cost);
+            if (has_width(args, rest.n_columns) && cost <= best_cost) {
+                best_cost = cost;
+                best = cut;
+            }
         }
     }
     uint32_t n_columns = best.n_large > 0 ? n_columns_max : best.rest_n;

@@ -17,13 +17,14 @@ constexpr uint32_t stages_bytes = 192 * 1024; /* of all stages */
 constexpr uint32_t x_bytes = tile_m * SWIZZLE_K;
 constexpr uint32_t half_bytes = half_n * SWIZZLE_K;
 constexpr uint32_t x_scales_bytes = tile_m * sizeof(float);
+constexpr uint32_t w_scales_bytes = n_columns_max / quarter_n * sizeof(float);
 constexpr uint32_t y_room_bytes = 16 * 128; /* of a warp: 16 rows of 64 elements of 16 bits */
 
 /* Offsets from the start of shared memory. */
 struct shared_map {
     static constexpr uint32_t x_scales = stages_bytes; /* a stage: tile_m */
-    static constexpr uint32_t w_scales = x_scales + n_stages_max * x_scales_bytes; /* a stage: 2 */
-    static constexpr uint32_t y = w_scales + n_stages_max * 8;
+    static constexpr uint32_t w_scales = x_scales + n_stages_max * x_scales_bytes; /* a stage: 4 */
+    static constexpr uint32_t y = w_scales + n_stages_max * w_scales_bytes;
     static constexpr uint32_t columns = y + n_consumer_warps * y_room_bytes;
     static constexpr uint32_t full = columns + 5 * n_columns_max * 4;
     static constexpr uint32_t empty = full + 8 * n_stages_max;
@@ -45,14 +46,15 @@ __host__ __device__ constexpr uint32_t div_up(uint32_t a, uint32_t b)
 
 /* ---- tiles ---- */
 
-/* How y is cut: into tiles of 128 rows by 256 columns, and what these leave over for the last round
- * of SMs by 128 or 64. They are dealt to clusters of n_ctas, each CTA of which has other rows of
- * the same columns: a part is that many tiles. */
+/* How y is cut: its first columns into tiles of 128 rows by 256 columns, and those that are left
+ * for the last round of SMs into tiles of rest_n. They are dealt to clusters of n_ctas, each CTA of
+ * which has other rows of the same columns: a part is that many tiles. */
 struct tiling {
     uint32_t n_ctas;
     uint32_t n_m_parts; /* one below the other */
     uint32_t n_large;   /* parts of 256 columns, which come first */
-    uint32_t rest_n;    /* columns of the others: 128 or 64 */
+    uint32_t large_n;   /* columns that they cover */
+    uint32_t rest_n;    /* columns of the others: 192, 128 or 64 */
     uint32_t n_parts;
     uint32_t n_stages;
     uint32_t stage_bytes; /* x, and behind it W for the largest tile that there is */
@@ -61,22 +63,18 @@ struct tiling {
 struct tile {
     uint32_t first_n;
     uint32_t first_m;
-    uint32_t n_columns; /* 256, 128 or 64, not all of which need be there; 0: none is */
+    uint32_t n_columns; /* 256, 192, 128 or 64, not all of which need be there */
 };
 
 __device__ __forceinline__ tile tile_at(const w8a8_gemm_args &args, const tiling &cut, uint32_t i)
 {
     bool is_large = i < cut.n_large;
-    uint32_t n_in_large = n_columns_max / cut.rest_n;
-    uint32_t i_rest = is_large ? 0 : i - cut.n_large;
-    uint32_t i_large = is_large ? i : cut.n_large + i_rest / n_in_large;
+    uint32_t i_own = is_large ? i : i - cut.n_large;
     tile at;
-    at.first_n = i_large / cut.n_m_parts * n_columns_max + i_rest % n_in_large * cut.rest_n;
-    at.first_m = (i_large % cut.n_m_parts * cut.n_ctas + blockIdx.x % cut.n_ctas) * tile_m;
     at.n_columns = is_large ? n_columns_max : cut.rest_n;
-    if (at.first_n >= args.n) {
-        at.n_columns = 0;
-    } else if (is_large && at.first_n + half_n >= args.n) {
+    at.first_n = (is_large ? 0 : cut.large_n) + i_own / cut.n_m_parts * at.n_columns;
+    at.first_m = (i_own % cut.n_m_parts * cut.n_ctas + blockIdx.x % cut.n_ctas) * tile_m;
+    if (is_large && at.first_n + half_n >= args.n) {
         at.n_columns = half_n;
     }
     return at;
@@ -89,10 +87,7 @@ __device__ __forceinline__ void for_tiles(const w8a8_gemm_args &args, const tili
 {
     uint32_t step = gridDim.x / cut.n_ctas;
     for (uint32_t i = blockIdx.x / cut.n_ctas; i < cut.n_parts; i += step) {
-        tile at = tile_at(args, cut, i);
-        if (at.n_columns > 0) {
-            visit(at);
-        }
+        visit(tile_at(args, cut, i));
     }
 }
 
@@ -175,25 +170,22 @@ __device__ __forceinline__ void feed(const w8a8_gemm_args &args, const tiling &c
 
 /* ---- scales of W, by a warp ---- */
 
-/* Of a half of the tile, for a block of k: a half never straddles two. */
+/* Of a quarter of the tile, for a block of k: a quarter never straddles two. */
 __device__ __forceinline__ float w_scale_of(const w8a8_gemm_args &args, const tile &at,
-                                            uint32_t i_half, uint32_t i_block)
+                                            uint32_t i_quarter, uint32_t i_block)
 {
-    uint32_t i_n = min(at.first_n + i_half * half_n, args.n - 1);
+    uint32_t i_n = min(at.first_n + i_quarter * quarter_n, args.n - 1);
     return load(args.scales, static_cast<dtype>(args.scale_dtype),
                 static_cast<uint64_t>(i_block) * args.scale_columns + i_n / args.group_n);
 }
 
-struct half_scales {
-    float first, second;
-};
-
-/* Of a lane's own block of k, of 32 from i_block on. */
-__device__ __forceinline__ half_scales w_scales_of(const w8a8_gemm_args &args, const tile &at,
-                                                   uint32_t i_block)
+/* Of all quarters, of a lane's own block of k, of 32 from i_block on. */
+__device__ __forceinline__ float4 w_scales_of(const w8a8_gemm_args &args, const tile &at,
+                                              uint32_t i_block)
 {
     uint32_t i_own = min(i_block + threadIdx.x % 32, div_up(args.k, SWIZZLE_K) - 1);
-    return {w_scale_of(args, at, 0, i_own), w_scale_of(args, at, 1, i_own)};
+    return make_float4(w_scale_of(args, at, 0, i_own), w_scale_of(args, at, 1, i_own),
+                       w_scale_of(args, at, 2, i_own), w_scale_of(args, at, 3, i_own));
 }
 
 /* FP8_GROUP: those of 32 blocks come at a time, 32 blocks ahead, and go to their stages one by one.
@@ -203,7 +195,7 @@ __device__ __forceinline__ void bring_w_scales(const w8a8_gemm_args &args, const
     uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
     ring_place place = {0, 0};
     for_tiles(args, cut, [&](const tile &at) {
-        half_scales scales = {}, next = w_scales_of(args, at, 0);
+        float4 scales = {}, next = w_scales_of(args, at, 0);
         for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
             if (i_block % 32 == 0) {
                 scales = next;
@@ -211,9 +203,8 @@ __device__ __forceinline__ void bring_w_scales(const w8a8_gemm_args &args, const
             }
             mbarrier_wait_parity(shared_base() + shared_map::empty + 8 * place.i, place.parity ^ 1);
             if (threadIdx.x % 32 == i_block % 32) {
-                uint32_t to = shared_base() + shared_map::w_scales + 8 * place.i;
-                st_shared(to, __float_as_uint(scales.first));
-                st_shared(to + 4, __float_as_uint(scales.second));
+                st_shared_v4(shared_base() + shared_map::w_scales + place.i * w_scales_bytes,
+                             scales);
                 mbarrier_arrive(shared_base() + shared_map::full + 8 * place.i);
             }
             __syncwarp(); /* a lane left behind would wait for a parity of two phases on */

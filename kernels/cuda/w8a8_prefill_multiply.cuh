@@ -18,10 +18,19 @@ template <w8a8_kind kind> struct fragment {
 
 struct consumer {
     const tiling &cut;
-    uint32_t lane;
-    uint32_t warp;
     ring_place place;
 };
+
+/* Of the thread; asked for where it is needed, since registers are short. */
+__device__ __forceinline__ uint32_t own_lane()
+{
+    return threadIdx.x % 32;
+}
+
+__device__ __forceinline__ uint32_t own_warp()
+{
+    return threadIdx.x / 32;
+}
 
 __device__ __forceinline__ void wait_full(const consumer &at)
 {
@@ -33,10 +42,10 @@ __device__ __forceinline__ void release(const consumer &at, uint32_t i)
 {
     uint32_t empty = shared_base() + shared_map::empty + 8 * i;
     __syncwarp();
-    if (at.cut.n_ctas == 1 && at.lane == 0) {
+    if (at.cut.n_ctas == 1 && own_lane() == 0) {
         mbarrier_arrive(empty);
-    } else if (at.cut.n_ctas > 1 && at.lane < at.cut.n_ctas) {
-        mbarrier_arrive_cluster(empty, at.lane);
+    } else if (at.cut.n_ctas > 1 && own_lane() < at.cut.n_ctas) {
+        mbarrier_arrive_cluster(empty, own_lane());
     }
 }
 
@@ -53,9 +62,9 @@ struct x_block {
 
 __device__ __forceinline__ x_block load_x(const consumer &at)
 {
-    uint32_t i_row = at.lane % 8, i_matrix = at.lane / 8;
+    uint32_t i_row = own_lane() % 8, i_matrix = own_lane() / 8;
     uint32_t row = shared_base() + at.place.i * at.cut.stage_bytes +
-                   (at.warp * 2 + i_matrix % 2) * SWIZZLE_ATOM_BYTES + i_row * SWIZZLE_K;
+                   (own_warp() * 2 + i_matrix % 2) * SWIZZLE_ATOM_BYTES + i_row * SWIZZLE_K;
     x_block x;
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
@@ -80,72 +89,86 @@ __device__ __forceinline__ void start_chain(const consumer &at, const x_block &x
     wgmma_commit();
 }
 
-/* Of a block of k: those of a thread's two rows of x, and of the halves of W. */
-struct block_scales {
-    float x[2];
-    float w[2];
+/* Of a thread's two rows of x: for a block of k, and for a quarter of W too. */
+struct row_scales {
+    float of_rows[2];
 };
 
-template <w8a8_kind kind> __device__ __forceinline__ block_scales read_scales(const consumer &at)
+template <w8a8_kind kind> __device__ __forceinline__ row_scales read_x_scales(const consumer &at)
 {
     if constexpr (kind != W8A8_FP8_GROUP) {
-        return {{1.0f, 1.0f}, {1.0f, 1.0f}};
+        return {{1.0f, 1.0f}};
     }
     uint32_t x = shared_base() + shared_map::x_scales + at.place.i * x_scales_bytes +
-                 (at.warp * 16 + at.lane / 4) * 4;
-    uint2 w = ld_shared_v2(shared_base() + shared_map::w_scales + at.place.i * 8);
-    return {{__uint_as_float(ld_shared(x)), __uint_as_float(ld_shared(x + 8 * 4))},
-            {__uint_as_float(w.x), __uint_as_float(w.y)}};
+                 (own_warp() * 16 + own_lane() / 4) * 4;
+    return {{__uint_as_float(ld_shared(x)), __uint_as_float(ld_shared(x + 8 * 4))}};
+}
+
+template <w8a8_kind kind>
+__device__ __forceinline__ row_scales times_w_scale(const consumer &at, const row_scales &x,
+                                                    uint32_t i_quarter)
+{
+    if constexpr (kind != W8A8_FP8_GROUP) {
+        return x;
+    }
+    float w = __uint_as_float(ld_shared(shared_base() + shared_map::w_scales +
+                                        at.place.i * w_scales_bytes + i_quarter * 4));
+    return {{x.of_rows[0] * w, x.of_rows[1] * w}};
 }
 
 /* A chain that has ended. */
 template <w8a8_kind kind>
-__device__ __forceinline__ void add_chain(const block_scales &scales, uint32_t i_quarter,
-                                          chain &sums, fragment<kind> &total)
+__device__ __forceinline__ void add_chain(const row_scales &scales, uint32_t i_quarter, chain &sums,
+                                          fragment<kind> &total)
 {
     wgmma_changed(sums);
-    float w = scales.w[i_quarter / 2];
-    float rows[2] = {scales.x[0] * w, scales.x[1] * w};
     float *to = total.halves[i_quarter / 2] + i_quarter % 2 * (quarter_n / 2);
 #pragma unroll
     for (uint32_t i = 0; i < quarter_n / 2; i++) {
-        to[i] = kind == W8A8_FP8_GROUP ? fmaf(sums[i], rows[i / 2 % 2], to[i]) : to[i] + sums[i];
+        to[i] = kind == W8A8_FP8_GROUP ? fmaf(sums[i], scales.of_rows[i / 2 % 2], to[i])
+                                       : to[i] + sums[i];
     }
 }
 
-/* A tile of n columns. The last quarter of a block is added when the next block has begun. */
+/* A tile of n columns. The last chain of a block is added when the next block has begun. Where
+ * three take turns, each has a set of registers, since with two the next block would begin in the
+ * set of the last; and it has to begin with two chains, since behind one ptxas puts a wait of its
+ * own. */
 template <w8a8_kind kind, int n>
 __device__ __forceinline__ void multiply_chains(const w8a8_gemm_args &args, consumer &at,
                                                 fragment<kind> &total)
 {
-    constexpr uint32_t n_quarters = n / quarter_n;
+    constexpr uint32_t i_end = n / quarter_n - 1;
+    constexpr uint32_t n_sets = i_end == 2 ? 3 : 2, i_begun = i_end == 2 ? 1 : 0;
     uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
-    chain chains[2] = {};
-    block_scales last = {};
+    chain chains[n_sets] = {};
+    row_scales last = {};
     for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
         wait_full(at);
         x_block x = load_x(at);
-        block_scales scales = read_scales<kind>(at);
+        row_scales x_scales = read_x_scales<kind>(at);
 #pragma unroll
-        for (uint32_t i = 0; i < n_quarters; i++) {
-            start_chain(at, x, i, chains[i % 2]);
+        for (uint32_t i = 0; i <= i_end; i++) {
+            start_chain(at, x, i, chains[i % n_sets]);
             if (i > 0) {
+                row_scales scales = times_w_scale<kind>(at, x_scales, i - 1);
                 wgmma_wait<1>();
-                add_chain<kind>(scales, i - 1, chains[(i - 1) % 2], total);
-            } else if (n_quarters > 1) {
-                add_chain<kind>(last, n_quarters - 1, chains[1], total);
+                add_chain<kind>(scales, i - 1, chains[(i - 1) % n_sets], total);
+            }
+            if (i == i_begun && i_end > 0) {
+                add_chain<kind>(last, i_end, chains[i_end % n_sets], total);
             }
         }
+        last = times_w_scale<kind>(at, x_scales, i_end);
         wgmma_wait<0>();
         release(at, at.place.i);
         ring_on(at.cut, at.place);
-        last = scales;
-        if (n_quarters == 1) {
-            add_chain<kind>(scales, 0, chains[0], total);
+        if (i_end == 0) {
+            add_chain<kind>(last, 0, chains[0], total);
         }
     }
-    if (n_quarters > 1) {
-        add_chain<kind>(last, n_quarters - 1, chains[1], total);
+    if (i_end > 0) {
+        add_chain<kind>(last, i_end, chains[i_end % n_sets], total);
     }
 }
 
@@ -163,7 +186,7 @@ __device__ __forceinline__ void multiply_at_once(const w8a8_gemm_args &args, con
     for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
         wait_full(at);
         uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
-        uint64_t a = wgmma8_descriptor(stage + at.warp / 4 * 64 * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
+        uint64_t a = wgmma8_descriptor(stage + own_warp() / 4 * 64 * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
         uint64_t b = wgmma8_descriptor(stage + x_bytes, SWIZZLE_ATOM_BYTES);
         wgmma_fence();
 #pragma unroll
@@ -187,14 +210,15 @@ template <w8a8_kind kind, bool is_one_chain, int n>
 __device__ __forceinline__ void multiply_columns(const w8a8_gemm_args &args, consumer &at,
                                                  fragment<kind> &total)
 {
-    if constexpr (is_one_chain) {
+    if constexpr (is_one_chain && n != 3 * quarter_n) {
         multiply_at_once<kind, n>(args, at, total);
-    } else {
+    } else if constexpr (!is_one_chain) {
         multiply_chains<kind, n>(args, at, total);
     }
 }
 
-/* The sums of all of k: in one chain whole numbers, and e4m3 where the client asks for that. */
+/* The sums of all of k: in one chain whole numbers, and e4m3 where the client asks for that. The
+ * widths are those of choose_tiling(). */
 template <w8a8_kind kind, bool is_one_chain>
 __device__ __forceinline__ void multiply(const w8a8_gemm_args &args, const tile &tile, consumer &at,
                                          fragment<kind> &total)
@@ -203,8 +227,10 @@ __device__ __forceinline__ void multiply(const w8a8_gemm_args &args, const tile 
         multiply_columns<kind, is_one_chain, n_columns_max>(args, at, total);
     } else if (tile.n_columns == half_n || (is_one_chain && kind == W8A8_FP8)) {
         multiply_columns<kind, is_one_chain, half_n>(args, at, total);
-    } else {
+    } else if (tile.n_columns == quarter_n || is_one_chain) {
         multiply_columns<kind, is_one_chain, quarter_n>(args, at, total);
+    } else {
+        multiply_columns<kind, is_one_chain, 3 * quarter_n>(args, at, total);
     }
 }
 

@@ -120,7 +120,7 @@ struct y_part {
 
 __device__ __forceinline__ uint32_t y_room(const consumer &at)
 {
-    return shared_base() + shared_map::y + at.warp * y_room_bytes;
+    return shared_base() + shared_map::y + own_warp() * y_room_bytes;
 }
 
 /* ---- the usual way: 64 columns that are there, rows aligned, no column scales ---- */
@@ -130,7 +130,7 @@ __device__ __forceinline__ void stage_part(const w8a8_gemm_args &args, const con
                                            const y_part &part, const row_numbers &rows,
                                            const sum_of_kind<kind> *sums)
 {
-    uint32_t i_row = at.lane % 16;
+    uint32_t i_row = own_lane() % 16;
     uint32_t to = y_room(at) + i_row * 128;
 #pragma unroll
     for (uint32_t j = 0; j < part_n / 8; j += 2) {
@@ -138,12 +138,12 @@ __device__ __forceinline__ void stage_part(const w8a8_gemm_args &args, const con
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
             float values[4];
-            finish_pair<kind>(args, part.i_column + 8 * (j + i) + at.lane % 4 * 2, rows,
+            finish_pair<kind>(args, part.i_column + 8 * (j + i) + own_lane() % 4 * 2, rows,
                               sums + 4 * (j + i), values);
             v[2 * i] = narrow_pair(values[0], values[1], y_type());
             v[2 * i + 1] = narrow_pair(values[2], values[3], y_type());
         }
-        stmatrix_x4(to + ((j + at.lane / 16) ^ i_row % 8) * 16, v);
+        stmatrix_x4(to + ((j + own_lane() / 16) ^ i_row % 8) * 16, v);
     }
 }
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ void stage_part(const w8a8_gemm_args &args, const con
 __device__ __forceinline__ void store_staged(const w8a8_gemm_args &args, const consumer &at,
                                              const y_part &part)
 {
-    uint32_t i_row = at.lane / 8, i_chunk = at.lane % 8;
+    uint32_t i_row = own_lane() / 8, i_chunk = own_lane() % 8;
     uint8_t *to =
         static_cast<uint8_t *>(y_row(args, part.first_m + i_row)) + part.first_n * 2 + i_chunk * 16;
 #pragma unroll
@@ -168,12 +168,13 @@ __device__ __forceinline__ void store_floats(const w8a8_gemm_args &args, const c
                                              const y_part &part, const row_numbers &rows,
                                              const sum_of_kind<kind> *sums)
 {
-    uint32_t i_m = part.first_m + at.lane / 4;
-    uint8_t *to = static_cast<uint8_t *>(y_row(args, i_m)) + (part.first_n + at.lane % 4 * 2) * 4;
+    uint32_t i_m = part.first_m + own_lane() / 4;
+    uint8_t *to =
+        static_cast<uint8_t *>(y_row(args, i_m)) + (part.first_n + own_lane() % 4 * 2) * 4;
 #pragma unroll
     for (uint32_t j = 0; j < part_n / 8; j++, to += 32) {
         float values[4];
-        finish_pair<kind>(args, part.i_column + 8 * j + at.lane % 4 * 2, rows, sums + 4 * j,
+        finish_pair<kind>(args, part.i_column + 8 * j + own_lane() % 4 * 2, rows, sums + 4 * j,
                           values);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -215,18 +216,18 @@ __device__ __forceinline__ void store_each(const w8a8_gemm_args &args, const con
     for (uint32_t i_first = 0; i_first < part_n; i_first += 32) {
 #pragma unroll
         for (uint32_t i = 0; i < 16; i++) {
-            uint32_t i_row = at.lane / 4 + i / 2 % 2 * 8;
-            uint32_t i_column = i / 4 * 8 + at.lane % 4 * 2 + i % 2;
+            uint32_t i_row = own_lane() / 4 + i / 2 % 2 * 8;
+            uint32_t i_column = i / 4 * 8 + own_lane() % 4 * 2 + i % 2;
             uint32_t bits;
             memcpy(&bits, sums + i_first / 2 + i, sizeof(bits));
             st_shared(y_room(at) + i_row * 128 + i_column * 4, bits);
         }
         __syncwarp();
-        uint32_t i_n = part.first_n + i_first + at.lane;
+        uint32_t i_n = part.first_n + i_first + own_lane();
         const column one = column_of<kind>(args, min(i_n, args.n - 1));
 #pragma unroll 1
         for (uint32_t i_row = 0; i_row < 16; i_row++) {
-            uint32_t bits = ld_shared(y_room(at) + i_row * 128 + at.lane * 4);
+            uint32_t bits = ld_shared(y_room(at) + i_row * 128 + own_lane() * 4);
             if (part.first_m + i_row < args.m && i_n < args.n) {
                 store_one<kind>(args, one, part.first_m + i_row, i_n, bits);
             }
@@ -251,7 +252,7 @@ store_half(const w8a8_gemm_args &args, const consumer &at, const tile &tile, uin
 #pragma unroll
     for (uint32_t i = 0; i < half_n / part_n; i++) {
         uint32_t i_column = i_half * half_n + i * part_n;
-        y_part part = {tile.first_m + at.warp * 16, tile.first_n + i_column, i_column};
+        y_part part = {tile.first_m + own_warp() * 16, tile.first_n + i_column, i_column};
         if (i_column >= tile.n_columns) {
             break;
         }

@@ -1,5 +1,9 @@
 /* w8a8_row.c - the registry's rows of w8a8_gemm.cu: one for e4m3, whose sums are the tensor core's,
- * and one for int8, whose sums are exact and so have the host's bits. */
+ * and one for int8, whose sums are exact and so have the host's bits.
+ *
+ * The alternative not taken: a row for cuBLASLt, whose sums have the same bits where tried. It
+ * reads whole rows of W, and what brings the packed codes there takes longer, for as many rows of x
+ * as a launch has, than any of its algorithms saves; a second copy of the weight is not kept. */
 #include <stddef.h>
 #include <string.h>
 

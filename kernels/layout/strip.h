@@ -20,11 +20,12 @@
  * mantissa of a bf16 (16 + code) or an f16 (128 + code).
  *
  * e4m3 lies as 8-bit codes do, but for the bytes of a word, which are k + {2, 0, 3, 1}: those of
- * registers 0 and 1 are then upper halves already. e2m1 lies as 4-bit codes do, not rotated: nibble
- * 2i is the even half of register i and nibble 2i + 1 the odd one. Its lower three bits are that
- * code's magnitude, an index for a table of bytes; the signs of the codes of nibbles 0 to 3 are the
- * top bits of nibbles 1, 3, 5 and 7, which is where bytes have theirs, and those of nibbles 4 to 7
- * the top bits of nibbles 0, 2, 4 and 6.
+ * registers 0 and 1 are then upper halves already. e2m1 lies in words as 4-bit codes do, the even
+ * code of a register in the lower half and the odd one in the upper, but the bits of a half lie so
+ * that they come by the fewest instructions to where a bf16 wants them, sign at 15, exponent at 7,
+ * mantissa at 6: those of register 0 are there; those of registers 1 and 2 get there by shifts to
+ * the left by 3 and 6; those of register 3, which are bits 10, 11, 13 and 14, by a shift to the
+ * right by 10 and one product.
  *
  * A step is 16 slices (4096 of k; the last one may have fewer). A strip's step is a record:
  *
@@ -150,21 +151,34 @@ STRIP_FUNCTION uint32_t strip_e4m3_of(uint32_t i_row, uint32_t i_k)
     return strip_byte_of(i_row, i_k - in_word) + (in_word < 2 ? 2 * in_word + 1 : 2 * in_word - 4);
 }
 
-/* strip_e2m1_of() - where an e2m1 code lies: its word, and there its magnitude and its sign. */
+/* strip_e2m1_of() - where an e2m1 code lies: its word, and there its bits. */
 struct strip_e2m1_place {
     uint32_t word_offset; /* bytes from the start of the slice */
-    uint32_t magnitude_shift;
     uint32_t sign_shift;
+    uint32_t exponent_shift; /* two bits */
+    uint32_t mantissa_shift;
 };
 
 STRIP_FUNCTION struct strip_e2m1_place strip_e2m1_of(uint32_t i_row, uint32_t i_k)
 {
-    uint32_t i = 2 * (i_row % STRIP_N / 8) + 4 * (i_k % 4 / 2) + i_k % 2;
+    const uint8_t signs[4] = {15, 12, 9, 13};
+    const uint8_t exponents[4] = {7, 4, 1, 10};
+    const uint8_t mantissas[4] = {6, 3, 0, 14};
+    uint32_t i_register = i_row % STRIP_N / 8 + 2 * (i_k % 4 / 2);
+    uint32_t half = 16 * (i_k % 2);
     struct strip_e2m1_place place;
     place.word_offset = strip_place_of(i_row, i_k).word_offset;
-    place.magnitude_shift = 4 * i;
-    place.sign_shift = i < 4 ? 8 * i + 7 : 8 * (i - 4) + 3;
+    place.sign_shift = half + signs[i_register];
+    place.exponent_shift = half + exponents[i_register];
+    place.mantissa_shift = half + mantissas[i_register];
     return place;
+}
+
+/* strip_e2m1_code() - the code there. */
+STRIP_FUNCTION uint32_t strip_e2m1_code(uint32_t word, const struct strip_e2m1_place *place)
+{
+    return (word >> place->sign_shift & 1u) << 3 | (word >> place->exponent_shift & 3u) << 1 |
+           (word >> place->mantissa_shift & 1u);
 }
 
 /* Words of four codes, a byte each, of row g (upper) and row g + 8 (lower), lowest k first:
@@ -192,7 +206,8 @@ STRIP_FUNCTION uint32_t strip_e2m1_word(uint32_t upper, uint32_t lower)
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t code = (i < 4 ? upper : lower) >> 8 * (i % 4);
         struct strip_e2m1_place place = strip_e2m1_of(i / 4 * 8, i % 4);
-        word |= (code & 7u) << place.magnitude_shift | (code >> 3 & 1u) << place.sign_shift;
+        word |= (code >> 3 & 1u) << place.sign_shift | (code >> 1 & 3u) << place.exponent_shift |
+                (code & 1u) << place.mantissa_shift;
     }
     return word;
 }

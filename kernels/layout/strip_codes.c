@@ -115,7 +115,7 @@ static uint8_t packed_code(const uint8_t *slice, enum gk_code code, uint32_t i_r
         return (word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION)) >> place.shift & 15;
     }
     struct strip_e2m1_place parts = strip_e2m1_of(i_row, i_k);
-    return (uint8_t)((word >> parts.magnitude_shift & 7u) | (word >> parts.sign_shift & 1u) << 3);
+    return (uint8_t)strip_e2m1_code(word, &parts);
 }
 
 void strip_unpack_codes(const uint8_t *slice, uint32_t first_n, uint32_t first_k,

@@ -125,6 +125,7 @@ static struct device_launch next_launch(struct bench *bench)
 {
     return (struct device_launch){
         .kernel = bench->kernel,
+        .holds_place = bench->holds_place,
         .gk = {.problem = bench->problem,
                .packed = bench->weights[bench->i_next++ % N_WEIGHTS].base}};
 }

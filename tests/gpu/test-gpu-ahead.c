@@ -32,8 +32,7 @@
 
 static struct device *device;
 
-/* ---- a weight with its rows --------------------------------------------------------------------
- */
+/* ---- a weight with its rows ---- */
 
 struct job {
     struct gk_problem problem;
@@ -194,8 +193,7 @@ static void expect_rows(const struct job *job, uint32_t m)
     }
 }
 
-/* ---- the same bits ----------------------------------------------------------------------------
- */
+/* ---- the same bits ---- */
 
 static void run_ordinary(const struct job *job, uint32_t m)
 {
@@ -261,8 +259,7 @@ static void test_same_bits(void **state)
     assert_true(n_formats >= 10);
 }
 
-/* ---- nobody comes ------------------------------------------------------------------------------
- */
+/* ---- nobody comes ---- */
 
 static void expect_nothing(const struct job *job)
 {
@@ -369,8 +366,7 @@ static void test_race(void **state)
     job_finish(&job);
 }
 
-/* ---- many in flight ----------------------------------------------------------------------------
- */
+/* ---- many in flight ---- */
 
 struct traffic {
     struct job job;

@@ -142,8 +142,7 @@ static double code_at(const uint8_t *codes, const format &f, uint32_t i_row, uin
     memcpy(&word, codes + place.word_offset, sizeof(word));
     if (!is_int) {
         struct strip_e2m1_place parts = strip_e2m1_of(i_row, i_k);
-        return (double)e2m1_to_f32(
-            (uint8_t)((word >> parts.magnitude_shift & 7) | (word >> parts.sign_shift & 1) << 3));
+        return (double)e2m1_to_f32((uint8_t)strip_e2m1_code(word, &parts));
     }
     word = word >> STRIP_ROTATION | word << (32 - STRIP_ROTATION);
     return (int)(word >> place.shift & 15) - 8;
@@ -248,7 +247,7 @@ static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
         args.m = std::min(m - i, STRIP_TILE_M_MAX);
         memcpy(args.x_rows, wide.rows.x + i, args.m * sizeof(void *));
         memcpy(args.y_rows, wide.rows.y + i, args.m * sizeof(void *));
-        CHECK((cudaError_t)strip_gemm_enqueue(&args, may_overlap, stream));
+        CHECK((cudaError_t)strip_gemm_enqueue(&args, nullptr, may_overlap, stream));
     }
 }
 

@@ -283,6 +283,33 @@ static double check(const weight &w, const rows &r, uint32_t m, std::vector<floa
 
 enum what { PRODUCT, QUANTISED_PRODUCT, GATHERED_PRODUCT, QUANTISATION };
 
+/* The clock of the SMs while what was timed last ran, in MHz: a GPU at its limit of power lowers it
+ * by a third and more, so that times compare only beside it. 0: not known. */
+static double timed_mhz;
+
+struct stamp {
+    uint64_t nsec, cycles, i_sm;
+};
+
+__global__ void read_clocks(stamp *to)
+{
+    uint32_t i_sm;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(to->nsec));
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(i_sm));
+    to->cycles = clock64();
+    to->i_sm = i_sm;
+}
+
+/* Of two stamps on the GPU, of one SM. */
+static double mhz_between(const stamp *stamps)
+{
+    stamp at[2];
+    CHECK(cudaMemcpy(at, stamps, sizeof(at), cudaMemcpyDeviceToHost));
+    return at[0].i_sm != at[1].i_sm
+               ? 0
+               : 1000.0 * (double)(at[1].cycles - at[0].cycles) / (double)(at[1].nsec - at[0].nsec);
+}
+
 /* The median time of a launch, of as many in a graph as take about 1.5 ms: enqueue(i, stream). */
 template <typename function>
 static double time_launches(uint32_t n_launches, const function &enqueue)
@@ -301,11 +328,15 @@ static double time_launches(uint32_t n_launches, const function &enqueue)
     CHECK(cudaEventCreate(&start));
     CHECK(cudaEventCreate(&end));
     std::vector<float> times;
+    stamp *stamps;
+    CHECK(cudaMalloc(&stamps, 2 * sizeof(*stamps)));
     for (int i = 0; i < 7; i++) {
         float ms;
+        read_clocks<<<1, 1, 0, stream>>>(stamps);
         CHECK(cudaEventRecord(start, stream));
         CHECK(cudaGraphLaunch(exec, stream));
         CHECK(cudaEventRecord(end, stream));
+        read_clocks<<<1, 1, 0, stream>>>(stamps + 1);
         CHECK(cudaEventSynchronize(end));
         CHECK(cudaEventElapsedTime(&ms, start, end));
         if (i >= 2) {
@@ -313,6 +344,9 @@ static double time_launches(uint32_t n_launches, const function &enqueue)
         }
     }
     std::sort(times.begin(), times.end());
+    CHECK(cudaStreamSynchronize(stream));
+    timed_mhz = mhz_between(stamps);
+    CHECK(cudaFree(stamps));
     CHECK(cudaEventDestroy(start));
     CHECK(cudaEventDestroy(end));
     CHECK(cudaGraphExecDestroy(exec));

@@ -275,7 +275,7 @@ static void test_float_codes_lie_as_fragments(void **state)
     word = record_bytes + STRIP_CODES_BYTES + STRIP_UNIT_BYTES + 16 * 5 + 12;
     uint32_t bits;
     memcpy(&bits, packed + word, sizeof(bits));
-    assert_int_equal(bits, 5u << 12 | 1u << 31); /* code 3: nibble 3, the sign in nibble 7 */
+    assert_int_equal(bits, 1u << 28 | 5u << 19); /* register 1, its upper half */
     /* g 1, group 6 of the slice: block 3, its first half; the lower row. */
     assert_int_equal(
         packed[record_bytes + 2 * STRIP_CODES_BYTES + 256 + 2 * ((1 * 2 + 0) * 8 + 3) + 1], 0x77);
