@@ -113,12 +113,11 @@ struct device_cuda {
     struct cuda_flight flights[CUDA_FLIGHTS_MAX]; /* in order from i_first */
     uint32_t i_first;
     uint32_t n_flights;
-    bool has_waiting;          /* one of them */
-    struct cuda_ahead *ahead;  /* NULL: no launch can be armed */
-    CUdeviceptr ahead_address; /* of the same, for the device */
-    struct gk_ahead
-        *ahead_taken; /* (CUDA_FLIGHTS_MAX), the device's memory: what gates took over */
-    uint32_t n_polls; /* since the device was last asked for an error */
+    bool has_waiting;             /* one of them */
+    struct cuda_ahead *ahead;     /* NULL: no launch can be armed */
+    CUdeviceptr ahead_address;    /* of the same, for the device */
+    struct gk_ahead *ahead_taken; /* (CUDA_FLIGHTS_MAX), on the device: what gates took over */
+    uint32_t n_polls;             /* since the device was last asked for an error */
     uint64_t last_end_nsec;
 };
 

@@ -8,21 +8,38 @@
 #define LAP_LAUNCHES_MIN 32u
 #define PAUSE_NSEC       (1u * (uint64_t)CLOCK_NSEC_PER_MSEC)
 #define WEIGHT_OF_NEW    0.5f
-#define FIRST_LAPS       4u /* in turn without and with */
+#define FIRST_LAPS       (2u * AHEAD_WAYS) /* each way twice */
 #define RETRY_LAPS       32u
-#define GAIN_MIN         0.02f
-#define MISSES_MAX       4u /* in a lap, and a quarter of its launches */
+#define GAIN_MIN         0.02f /* over a way that takes less of the GPU */
+#define MISSES_MAX       4u    /* in a lap, and a quarter of its launches */
 
-static bool does_pay(const struct ahead *ahead)
+static enum ahead_way best_way(const struct ahead *ahead)
 {
-    return ahead->step_nsec[true] < (1 - GAIN_MIN) * ahead->step_nsec[false];
+    enum ahead_way best = AHEAD_NOT;
+    for (uint32_t way = AHEAD_IN_LINE; way < AHEAD_WAYS; way++) {
+        if (ahead->step_nsec[way] < (1 - GAIN_MIN) * ahead->step_nsec[best]) {
+            best = (enum ahead_way)way;
+        }
+    }
+    return best;
+}
+
+static enum ahead_way next_way(const struct ahead *ahead)
+{
+    if (ahead->n_laps < FIRST_LAPS) {
+        return (enum ahead_way)(ahead->n_laps % AHEAD_WAYS);
+    }
+    enum ahead_way best = best_way(ahead);
+    if (ahead->n_laps % RETRY_LAPS != 0) {
+        return best;
+    }
+    uint32_t n_further = 1 + ahead->n_laps / RETRY_LAPS % (AHEAD_WAYS - 1);
+    return (enum ahead_way)((best + n_further) % AHEAD_WAYS);
 }
 
 static void begin_lap(struct ahead *ahead)
 {
-    bool is_trial = ahead->n_laps % RETRY_LAPS == RETRY_LAPS - 1;
-    ahead->is_on =
-        ahead->n_laps < FIRST_LAPS ? ahead->n_laps % 2 == 1 : does_pay(ahead) != is_trial;
+    ahead->way = next_way(ahead);
     ahead->n_launches = 0;
     ahead->n_missed = 0;
     ahead->n_steps = 0;
@@ -31,7 +48,7 @@ static void begin_lap(struct ahead *ahead)
 
 static void end_lap(struct ahead *ahead)
 {
-    float *mean = &ahead->step_nsec[ahead->is_on];
+    float *mean = &ahead->step_nsec[ahead->way];
     if (ahead->n_steps > 0) {
         float sample = (float)ahead->steps_nsec / (float)ahead->n_steps;
         *mean += (*mean == 0 ? 1 : WEIGHT_OF_NEW) * (sample - *mean);
@@ -59,7 +76,7 @@ void ahead_missed(struct ahead *ahead)
     ahead->n_missed++;
 }
 
-bool ahead_is_on(const struct ahead *ahead)
+enum ahead_way ahead_now(const struct ahead *ahead)
 {
-    return ahead->is_on && ahead->n_missed < MISSES_MAX + ahead->n_launches / 4;
+    return ahead->n_missed < MISSES_MAX + ahead->n_launches / 4 ? ahead->way : AHEAD_NOT;
 }

@@ -133,6 +133,7 @@ struct sched_ahead {
     uint64_t weight_key;
     uint32_t class_key;
     uint32_t n_rows;    /* at most */
+    bool is_in_place;   /* it should wait on the GPU; else in line for it */
     uint64_t wait_nsec; /* after the end of the one before it should have been given out */
 };
 

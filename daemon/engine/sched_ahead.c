@@ -79,7 +79,7 @@ bool sched_ahead(struct sched *sched, uint64_t now_nsec, struct sched_ahead *ret
 {
     const struct sched_flight *flight = newest(sched);
     if (flight == NULL || flight->is_chunk || flight->node == NULL || flight->node->ring == NULL ||
-        !ahead_is_on(&flight->node->ring->ahead) || !list_is_empty(&sched->all_queues)) {
+        ahead_now(&flight->node->ring->ahead) == AHEAD_NOT || !list_is_empty(&sched->all_queues)) {
         return false;
     }
     struct party party = {.from = flight->node, .soonest_nsec = UINT64_MAX};
@@ -93,6 +93,7 @@ bool sched_ahead(struct sched *sched, uint64_t now_nsec, struct sched_ahead *ret
         .weight_key = flight->node->next->weight_key,
         .class_key = party.class_key,
         .n_rows = party.n_rows,
+        .is_in_place = ahead_now(&flight->node->ring->ahead) == AHEAD_IN_PLACE,
         .wait_nsec = num_max(party.late_nsec, sched->free_nsec) - sched->free_nsec + DECISION_NSEC,
     };
     return true;

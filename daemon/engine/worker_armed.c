@@ -47,6 +47,7 @@ static int arm(struct worker *worker, struct worker_batch *batch, const struct s
     struct device_launch *launch = &batch->launch;
     *launch = (struct device_launch){
         .gk.problem = batch_problem(worker, batch->weight, ahead->class_key),
+        .holds_place = ahead->is_in_place,
         .gk.packed = batch->weight->packed.base,
     };
     launch->gk.problem.m = ahead->n_rows;

@@ -9,6 +9,7 @@ static const struct gk_kernel *const kernels[] = {
     &cuda_strip_prefill_rounded,
     &cuda_strip_prefill,
     &cuda_strip_wide,
+    &cuda_strip_batch,
     &cuda_strip_gemm,
     &cuda_fp8_gemm,
     &cuda_int8_gemm,

@@ -6,6 +6,7 @@
 extern const struct gk_kernel cuda_strip_prefill_rounded;
 extern const struct gk_kernel cuda_strip_prefill;
 extern const struct gk_kernel cuda_strip_wide;
+extern const struct gk_kernel cuda_strip_batch;
 extern const struct gk_kernel cuda_strip_gemm;
 extern const struct gk_kernel cuda_fp8_gemm;
 extern const struct gk_kernel cuda_int8_gemm;

@@ -247,7 +247,7 @@ static uint32_t check_desc(const struct gk_desc *desc, enum dtype x_dtype, enum 
 static const enum dtype x_dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
 /* Odd and even shapes, one step of k and several, full and ragged groups; with k 1300 strip_wide
- * adds up parts of k within a thread block, from 4096 on in a launch of its own. */
+ * and strip_batch add up parts of k within a thread block, from 4096 on in a launch of its own. */
 static void check_integer_weights(enum gk_code code)
 {
     static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},

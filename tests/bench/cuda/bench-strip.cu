@@ -1,8 +1,11 @@
-/* bench-strip.cu - strip_gemm and strip_wide on the layers the field measures with: time over the
- * floor, alone and in a chain of overlapping launches. Checks every point against float64 before
- * timing it.
+/* bench-strip.cu - strip_gemm, strip_wide and strip_batch on the layers the field measures with:
+ * time over the floor, alone and in a chain of overlapping launches. Checks every point against
+ * float64 before timing it.
  *
- *   bench-strip [f16] [FORMAT...]
+ *   bench-strip [f16] [many] [FORMAT...]
+ *
+ * many: 16 to 64 rows only, by strip_gemm too, in launches of 16, and beside them cuBLASLt with a
+ * weight of 16 bits, on three layers.
  *
  * Weights are random words and rotate through copies of together 600 MB, so that they come from
  * memory; launches are replayed from a graph; medians. Floor: 1.5 us + bytes / 4.55 TB/s. */
@@ -19,9 +22,11 @@
 
 #include "ipc/base/dtype.h"
 #include "ipc/base/f8.h"
+#include "kernels/cuda/strip_batch.h"
 #include "kernels/cuda/strip_gemm.h"
 #include "kernels/cuda/strip_wide.h"
 #include "kernels/layout/strip.h"
+#include "tests/bench/cuda/cublaslt.h"
 #include "tests/bench/cuda/layers.cuh"
 
 __global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed, uint32_t mask)
@@ -31,6 +36,10 @@ __global__ void fill_words(uint32_t *words, uint64_t n, uint32_t seed, uint32_t 
     }
 }
 
+enum kernel { GEMM, WIDE, BATCH };
+
+static const char *const kernel_names[] = {"gemm", "wide", "batch"};
+
 /* What is measured. Records need no padding at these k. */
 struct format {
     const char *name;
@@ -39,16 +48,19 @@ struct format {
     uint32_t n_groups; /* sums of a slice */
     uint32_t scale_bytes;
     uint32_t slice_scale_bytes;
-    bool has_wide;
+    kernel many; /* that for more than 16 rows */
 };
 
 static const format formats[] = {
-    {"u4", 4, STRIP_SCALES_PAIRS, 2, 2, 64, true},
-    {"u8", 8, STRIP_SCALES_PAIRS, 2, 2, 64, false},
-    {"fp8", 8, STRIP_SCALES_STRIP, 2, 4, 8, false},
-    {"mxfp8", 8, STRIP_SCALES_E8M0, 8, 1, 128, false},
-    {"mxfp4", 4, STRIP_SCALES_E8M0, 8, 1, 128, false},
-    {"nvfp4", 4, STRIP_SCALES_E4M3, 2, 1, 256, false},
+    {"u4", 4, STRIP_SCALES_PAIRS, 2, 2, 64, WIDE},
+    {"u4g64", 4, STRIP_SCALES_PAIRS, 4, 2, 128, BATCH},
+    {"u4g32", 4, STRIP_SCALES_PAIRS, 8, 2, 256, BATCH},
+    {"u8", 8, STRIP_SCALES_PAIRS, 2, 2, 64, BATCH},
+    {"u8g32", 8, STRIP_SCALES_PAIRS, 8, 2, 256, BATCH},
+    {"fp8", 8, STRIP_SCALES_STRIP, 2, 4, 8, BATCH},
+    {"mxfp8", 8, STRIP_SCALES_E8M0, 8, 1, 128, BATCH},
+    {"mxfp4", 4, STRIP_SCALES_E8M0, 8, 1, 128, BATCH},
+    {"nvfp4", 4, STRIP_SCALES_E4M3, 2, 1, 256, BATCH},
 };
 
 static uint32_t codes_bytes(const format &f)
@@ -204,7 +216,8 @@ static rows make_rows(const layer &shape, bool is_bf16)
     }
     CHECK(cudaMalloc(&r.x, r.host_x.size() * 2));
     CHECK(cudaMalloc(&r.y, 64ull * shape.n * 4));
-    CHECK(cudaMalloc(&r.workspace, strip_wide_workspace_bytes(64, shape.n, shape.k)));
+    CHECK(cudaMalloc(&r.workspace, std::max(strip_wide_workspace_bytes(64, shape.n, shape.k),
+                                            strip_batch_workspace_bytes(64, shape.n, shape.k))));
     CHECK(cudaMemcpy(r.x, r.host_x.data(), r.host_x.size() * 2, cudaMemcpyHostToDevice));
     return r;
 }
@@ -226,41 +239,52 @@ static strip_args make_args(const weight &w, uint32_t i_copy, bool is_bf16, bool
     return args;
 }
 
-/* One product by one of the two kernels. */
+/* One product by one of the kernels. */
 static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy, bool is_bf16,
-                    bool f32, bool is_wide, bool may_overlap, cudaStream_t stream)
+                    bool f32, kernel which, bool may_overlap, cudaStream_t stream)
 {
-    strip_wide_args wide = {};
-    wide.base = make_args(w, i_copy, is_bf16, f32);
-    wide.m = m;
-    wide.x_tiles = r.workspace;
+    strip_args args = make_args(w, i_copy, is_bf16, f32);
+    cuda_rows table = {};
     for (uint32_t i = 0; i < m; i++) {
-        wide.rows.x[i] = r.x + (uint64_t)i * w.shape.k;
-        wide.rows.y[i] = (uint8_t *)r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
+        table.x[i] = r.x + (uint64_t)i * w.shape.k;
+        table.y[i] = (uint8_t *)r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
     }
-    if (is_wide) {
-        CHECK((cudaError_t)strip_wide_enqueue(&wide, may_overlap, stream));
+    if (which == WIDE) {
+        strip_wide_args wide = {};
+        wide.base = args;
+        wide.rows = table;
+        wide.m = m;
+        wide.x_tiles = r.workspace;
+        CHECK(strip_wide_enqueue(&wide, may_overlap, stream));
         return;
     }
-    strip_args args = wide.base;
+    if (which == BATCH) {
+        strip_batch_args batch = {};
+        batch.base = args;
+        batch.rows = table;
+        batch.m = m;
+        batch.x_tiles = r.workspace;
+        CHECK(strip_batch_enqueue(&batch, may_overlap, stream));
+        return;
+    }
     for (uint32_t i = 0; i < m; i += args.m) {
         args.m = std::min(m - i, STRIP_TILE_M_MAX);
-        memcpy(args.x_rows, wide.rows.x + i, args.m * sizeof(void *));
-        memcpy(args.y_rows, wide.rows.y + i, args.m * sizeof(void *));
-        CHECK((cudaError_t)strip_gemm_enqueue(&args, nullptr, may_overlap, stream));
+        memcpy(args.x_rows, table.x + i, args.m * sizeof(void *));
+        memcpy(args.y_rows, table.y + i, args.m * sizeof(void *));
+        CHECK(strip_gemm_enqueue(&args, nullptr, may_overlap, stream));
     }
 }
 
-/* Relative error over sampled rows of W; also that strip_wide has the bits of strip_gemm in all
+/* Relative error over sampled rows of W; also that the others have the bits of strip_gemm in all
  * rows, and strip_gemm in row 0 those of m = 1. */
-static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16, bool is_wide)
+static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16, kernel which)
 {
-    uint32_t m1 = is_wide ? m : 1;
+    uint32_t m1 = which == GEMM ? 1 : m;
     std::vector<float> y((size_t)m * w.shape.n), y1((size_t)m1 * w.shape.n);
     CHECK(cudaMemset(r.y, 0xff, 64ull * w.shape.n * 4));
-    enqueue(w, r, m, 0, is_bf16, true, is_wide, true, nullptr);
+    enqueue(w, r, m, 0, is_bf16, true, which, true, nullptr);
     CHECK(cudaMemcpy(y.data(), r.y, y.size() * 4, cudaMemcpyDeviceToHost));
-    enqueue(w, r, m1, 0, is_bf16, true, false, true, nullptr);
+    enqueue(w, r, m1, 0, is_bf16, true, GEMM, true, nullptr);
     CHECK(cudaMemcpy(y1.data(), r.y, y1.size() * 4, cudaMemcpyDeviceToHost));
     if (memcmp(y.data(), y1.data(), y1.size() * 4) != 0) {
         printf("  BITS differ between m = %u and strip_gemm with m = %u\n", m, m1);
@@ -272,7 +296,7 @@ static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16, bo
         }
     }
     double error = 0, norm = 0;
-    for (uint32_t i = 0; i < 24; i++) {
+    for (uint32_t i = 0; i < 8; i++) {
         uint32_t i_n = i < 2 ? i * (w.shape.n - 1) : hash(i) % w.shape.n;
         std::vector<double> row = dequant_row(w, i_n, is_bf16);
         for (uint32_t i_m = 0; i_m < m; i_m++) {
@@ -289,16 +313,14 @@ static double check(const weight &w, const rows &r, uint32_t m, bool is_bf16, bo
     return sqrt(error / norm);
 }
 
-static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_bf16, bool is_wide,
-                        bool may_overlap)
+/* Of one of so many launches, each made by enqueue_one(i, stream), from a graph. */
+template <typename launcher> static double time_usec(uint32_t n_launches, launcher &&enqueue_one)
 {
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
-    double guess = 1.5 + (double)w.bytes / 4.55e6;
-    uint32_t n_launches = std::max<uint32_t>((uint32_t)w.copies.size(), (uint32_t)(1500 / guess));
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     for (uint32_t i = 0; i < n_launches; i++) {
-        enqueue(w, r, m, i % w.copies.size(), is_bf16, false, is_wide, may_overlap, stream);
+        enqueue_one(i, stream);
     }
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -326,36 +348,68 @@ static double time_usec(const weight &w, const rows &r, uint32_t m, bool is_bf16
     return times[times.size() / 2] * 1000.0 / n_launches;
 }
 
+static double floor_usec(uint64_t n_bytes)
+{
+    return 1.5 + (double)n_bytes / 4.55e6;
+}
+
+static uint32_t launches_of(uint64_t n_bytes, size_t n_copies)
+{
+    return std::max<uint32_t>((uint32_t)n_copies, (uint32_t)(1500 / floor_usec(n_bytes)));
+}
+
 struct point {
     uint32_t m;
-    bool is_wide;
+    bool is_many; /* by the kernel for so many */
 };
 
 static const point points[] = {{1, false}, {2, false}, {4, false}, {8, false}, {16, false},
                                {16, true}, {32, true}, {48, true}, {64, true}};
+static const point many_points[] = {{16, false}, {17, false}, {17, true},  {32, false}, {32, true},
+                                    {48, false}, {48, true},  {64, false}, {64, true}};
 constexpr int n_points = sizeof(points) / sizeof(points[0]);
+static_assert(sizeof(many_points) == sizeof(points), "the same number");
 
-static void run(const format &f, bool is_bf16)
+static const char *const many_layers[] = {"gate", "down", "8192"};
+
+static bool is_measured(const layer &shape, bool is_many)
+{
+    bool is_one = !is_many;
+    for (const char *name : many_layers) {
+        is_one |= strcmp(name, shape.name) == 0;
+    }
+    return is_one;
+}
+
+static void run(const format &f, bool is_bf16, bool is_many)
 {
     double sums[2][n_points] = {};
+    uint32_t n_layers = 0;
     for (const layer &shape : layers) {
+        if (!is_measured(shape, is_many)) {
+            continue;
+        }
+        n_layers++;
         weight w = make_weight(shape, f, is_bf16);
         rows r = make_rows(shape, is_bf16);
-        double floor = 1.5 + (double)w.bytes / 4.55e6;
+        double floor = floor_usec(w.bytes);
         for (int i = 0; i < n_points; i++) {
-            const point &p = points[i];
-            if (p.is_wide && !f.has_wide) {
-                continue;
+            const point &p = is_many ? many_points[i] : points[i];
+            kernel which = p.is_many ? f.many : GEMM;
+            double error = check(w, r, p.m, is_bf16, which);
+            double usec[2]; /* alone, in a chain */
+            for (int j = 0; j < 2; j++) {
+                usec[j] = time_usec(launches_of(w.bytes, w.copies.size()),
+                                    [&](uint32_t i_launch, cudaStream_t s) {
+                                        enqueue(w, r, p.m, i_launch % (uint32_t)w.copies.size(),
+                                                is_bf16, false, which, j == 1, s);
+                                    });
+                sums[j][i] += log(usec[j] / floor);
             }
-            double error = check(w, r, p.m, is_bf16, p.is_wide);
-            double alone = time_usec(w, r, p.m, is_bf16, p.is_wide, false);
-            double chain = time_usec(w, r, p.m, is_bf16, p.is_wide, true);
-            printf(
-                "%-5s %-8s %s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f (%.3f)\n",
-                f.name, shape.name, p.is_wide ? "wide" : "gemm", p.m, error, floor, alone,
-                alone / floor, chain, chain / floor);
-            sums[0][i] += log(alone / floor);
-            sums[1][i] += log(chain / floor);
+            printf("%-5s %-8s %-5s m %2u error %.1e floor %5.1f alone %5.1f (%.3f) chain %5.1f "
+                   "(%.3f)\n",
+                   f.name, shape.name, kernel_names[which], p.m, error, floor, usec[0],
+                   usec[0] / floor, usec[1], usec[1] / floor);
         }
         free_weight(w);
         CHECK(cudaFree(r.x));
@@ -363,27 +417,71 @@ static void run(const format &f, bool is_bf16)
         CHECK(cudaFree(r.workspace));
     }
     for (int i = 0; i < n_points; i++) {
-        if (!points[i].is_wide || f.has_wide) {
-            printf("%-5s geomean %s m %2u alone %.3f chain %.3f\n", f.name,
-                   points[i].is_wide ? "wide" : "gemm", points[i].m, exp(sums[0][i] / 6),
-                   exp(sums[1][i] / 6));
+        const point &p = is_many ? many_points[i] : points[i];
+        printf("%-5s geomean %-5s m %2u alone %.3f chain %.3f\n", f.name,
+               kernel_names[p.is_many ? f.many : GEMM], p.m, exp(sums[0][i] / n_layers),
+               exp(sums[1][i] / n_layers));
+    }
+}
+
+/* What dense weights of 16 bits cost. */
+static void run_cublaslt(bool is_bf16)
+{
+    cublaslt library;
+    if (!library.open()) {
+        return;
+    }
+    for (const layer &shape : layers) {
+        if (!is_measured(shape, true)) {
+            continue;
         }
+        uint64_t n_bytes = 2ull * shape.n * shape.k;
+        std::vector<void *> copies(std::max<uint64_t>(2, 600000000 / n_bytes + 1));
+        for (void *&copy : copies) {
+            CHECK(cudaMalloc(&copy, n_bytes));
+            fill_words<<<1024, 256>>>((uint32_t *)copy, n_bytes / 4, 17, 0x3fff3fffu);
+        }
+        rows r = make_rows(shape, is_bf16);
+        for (uint32_t m : {16u, 17u, 32u, 48u, 64u}) {
+            if (library.prepare(m, shape.n, shape.k, is_bf16)) {
+                double usec = time_usec(
+                    launches_of(n_bytes, copies.size()), [&](uint32_t i, cudaStream_t stream) {
+                        library.enqueue(r.x, copies[i % copies.size()], r.y, stream);
+                    });
+                printf("%-5s %-8s cuBLASLt m %2u floor %5.1f alone %5.1f (%.3f)\n",
+                       is_bf16 ? "bf16" : "f16", shape.name, m, floor_usec(n_bytes), usec,
+                       usec / floor_usec(n_bytes));
+            }
+        }
+        for (void *copy : copies) {
+            CHECK(cudaFree(copy));
+        }
+        CHECK(cudaFree(r.x));
+        CHECK(cudaFree(r.y));
+        CHECK(cudaFree(r.workspace));
     }
 }
 
 int main(int argc, char **argv)
 {
-    bool is_bf16 = !(argc > 1 && strcmp(argv[1], "f16") == 0);
-    int i_format = is_bf16 ? 1 : 2;
-    CHECK((cudaError_t)strip_gemm_load());
-    CHECK((cudaError_t)strip_wide_load());
+    int i_format = 1;
+    bool is_bf16 = !(argc > i_format && strcmp(argv[i_format], "f16") == 0);
+    i_format += is_bf16 ? 0 : 1;
+    bool is_many = argc > i_format && strcmp(argv[i_format], "many") == 0;
+    i_format += is_many ? 1 : 0;
+    CHECK(strip_gemm_load());
+    CHECK(strip_wide_load());
+    CHECK(strip_batch_load());
+    if (is_many) {
+        run_cublaslt(is_bf16);
+    }
     for (const format &f : formats) {
         bool is_asked = argc <= i_format;
         for (int i = i_format; i < argc; i++) {
             is_asked |= strcmp(argv[i], f.name) == 0;
         }
         if (is_asked) {
-            run(f, is_bf16);
+            run(f, is_bf16, is_many);
         }
     }
     return 0;

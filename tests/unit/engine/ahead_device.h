@@ -19,7 +19,7 @@ struct ahead_device {
     bool is_lost;          /* from now on everything ends so */
     bool is_deaf;          /* what is armed is given up at once */
     void (*on_signal)(const uint32_t *word);
-    uint32_t n_armed, n_fired, n_lost;
+    _Atomic uint32_t n_armed, n_fired, n_lost;
 };
 
 /* ahead_device_init() - make that device one, before it has a worker. One at a time. */

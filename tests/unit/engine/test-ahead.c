@@ -1,43 +1,57 @@
 /* test-ahead.c - whether launches ahead pay, as laps with and without them tell. */
 #include "tests/unit/engine/cmocka_all.h"
 
+#include <string.h>
+
 #include "daemon/engine/ahead.h"
 #include "ipc/base/clock.h"
 
 #define N_NODES 16u
 #define USEC    (uint64_t) CLOCK_NSEC_PER_USEC
 
-/* So many launches; how many of them were in laps with launches ahead. */
-static uint32_t go_round(struct ahead *ahead, uint64_t *now_nsec, uint32_t n_launches,
-                         uint64_t with_usec, uint64_t without_usec)
+/* What a step takes, by way. */
+struct machine {
+    uint64_t usec[AHEAD_WAYS];
+};
+
+/* So many launches; counts those in each way. */
+static void go_round(struct ahead *ahead, uint64_t *now_nsec, uint32_t n_launches,
+                     const struct machine *machine, uint32_t ret_n[AHEAD_WAYS])
 {
-    uint32_t n_on = 0;
+    memset(ret_n, 0, AHEAD_WAYS * sizeof(ret_n[0]));
     for (uint32_t i = 0; i < n_launches; i++) {
         ahead_launched(ahead, N_NODES, *now_nsec);
-        n_on += ahead_is_on(ahead);
-        *now_nsec += (ahead_is_on(ahead) ? with_usec : without_usec) * USEC;
+        ret_n[ahead_now(ahead)]++;
+        *now_nsec += machine->usec[ahead_now(ahead)] * USEC;
     }
-    return n_on;
 }
 
-static void it_goes_on_where_it_pays(void **state)
+/* The way in which most launches of 10000 are, after some others. */
+static enum ahead_way settles_in(struct ahead *ahead, uint64_t *now_nsec,
+                                 const struct machine *machine)
+{
+    uint32_t n[AHEAD_WAYS];
+    go_round(ahead, now_nsec, 20000, machine, n);
+    go_round(ahead, now_nsec, 10000, machine, n);
+    enum ahead_way most = AHEAD_NOT;
+    for (uint32_t way = 0; way < AHEAD_WAYS; way++) {
+        assert_true(n[way] > 0); /* all are tried now and then */
+        most = n[way] > n[most] ? (enum ahead_way)way : most;
+    }
+    assert_true(n[most] > 9000);
+    return most;
+}
+
+static const struct machine gains = {{53, 45, 40}};
+static const struct machine gains_in_line = {{53, 45, 70}};
+static const struct machine gains_nothing = {{50, 50, 60}};
+
+static void the_best_way_is_gone_on_with(void **state)
 {
     (void)state;
     struct ahead ahead = {.n_laps = 0};
     uint64_t now_nsec = 1;
-    (void)go_round(&ahead, &now_nsec, 400, 28, 53);
-    assert_true(go_round(&ahead, &now_nsec, 10000, 28, 53) > 9000);
-    assert_true(go_round(&ahead, &now_nsec, 10000, 28, 53) < 10000); /* without, now and then */
-}
-
-static void it_stops_where_it_does_not(void **state)
-{
-    (void)state;
-    struct ahead ahead = {.n_laps = 0};
-    uint64_t now_nsec = 1;
-    (void)go_round(&ahead, &now_nsec, 400, 30, 29);
-    assert_true(go_round(&ahead, &now_nsec, 10000, 30, 29) < 1000);
-    assert_true(go_round(&ahead, &now_nsec, 10000, 30, 29) > 0); /* tried now and then */
+    assert_int_equal(settles_in(&ahead, &now_nsec, &gains), AHEAD_IN_PLACE);
 }
 
 /* More sessions come, or other processes: what was true is not any more. */
@@ -46,11 +60,10 @@ static void it_changes_its_mind(void **state)
     (void)state;
     struct ahead ahead = {.n_laps = 0};
     uint64_t now_nsec = 1;
-    (void)go_round(&ahead, &now_nsec, 4000, 20, 25);
-    (void)go_round(&ahead, &now_nsec, 4000, 60, 50);
-    assert_true(go_round(&ahead, &now_nsec, 10000, 60, 50) < 1000);
-    (void)go_round(&ahead, &now_nsec, 4000, 20, 25);
-    assert_true(go_round(&ahead, &now_nsec, 10000, 20, 25) > 9000);
+    assert_int_equal(settles_in(&ahead, &now_nsec, &gains_in_line), AHEAD_IN_LINE);
+    assert_int_equal(settles_in(&ahead, &now_nsec, &gains_nothing), AHEAD_NOT);
+    assert_int_equal(settles_in(&ahead, &now_nsec, &gains), AHEAD_IN_PLACE);
+    assert_int_equal(settles_in(&ahead, &now_nsec, &gains_in_line), AHEAD_IN_LINE);
 }
 
 static void misses_end_a_lap(void **state)
@@ -58,34 +71,38 @@ static void misses_end_a_lap(void **state)
     (void)state;
     struct ahead ahead = {.n_laps = 0};
     uint64_t now_nsec = 1;
+    uint32_t n[AHEAD_WAYS];
     uint32_t n_missed = 0;
-    while (!ahead_is_on(&ahead)) {
-        (void)go_round(&ahead, &now_nsec, 1, 20, 20);
+    while (ahead_now(&ahead) == AHEAD_NOT) {
+        go_round(&ahead, &now_nsec, 1, &gains, n);
     }
-    for (; ahead_is_on(&ahead); n_missed++) {
+    for (; ahead_now(&ahead) != AHEAD_NOT; n_missed++) {
         ahead_missed(&ahead);
     }
     assert_in_range(n_missed, 2, 8);
 }
 
-/* A pass that is thought about for long afterwards, without launches ahead by chance. */
+/* A pass that is thought about for long afterwards, longer by chance without launches ahead. */
 static void pauses_measure_nothing(void **state)
 {
     (void)state;
     struct ahead ahead = {.n_laps = 0};
     uint64_t now_nsec = 1;
+    uint32_t n[AHEAD_WAYS];
     for (uint32_t i = 0; i < 100; i++) {
-        (void)go_round(&ahead, &now_nsec, N_NODES, 29, 28);
-        now_nsec += (ahead_is_on(&ahead) ? 2000 : 9000) * USEC;
+        go_round(&ahead, &now_nsec, N_NODES, &gains_nothing, n);
+        now_nsec += (ahead_now(&ahead) == AHEAD_NOT ? 9000 : 2000) * USEC;
     }
-    assert_true(go_round(&ahead, &now_nsec, 10000, 29, 28) < 1000);
+    go_round(&ahead, &now_nsec, 1000, &gains_nothing, n);
+    assert_true(n[AHEAD_NOT] > 900);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_goes_on_where_it_pays), cmocka_unit_test(it_stops_where_it_does_not),
-        cmocka_unit_test(it_changes_its_mind),      cmocka_unit_test(misses_end_a_lap),
+        cmocka_unit_test(the_best_way_is_gone_on_with),
+        cmocka_unit_test(it_changes_its_mind),
+        cmocka_unit_test(misses_end_a_lap),
         cmocka_unit_test(pauses_measure_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -328,9 +328,47 @@ static void test_prefill_has_its_own_order_of_sums(void **state)
     assert_string_not_equal(last->numerics, small->numerics);
 }
 
+static const char *chosen_for(const struct gk_problem *problem)
+{
+    const struct gk_kernel *kernel = NULL;
+    assert_int_equal(gk_select(problem, &kernel, NULL), 0);
+    return kernel->name;
+}
+
+/* On Hopper more rows than 16 are one launch, whatever the weight's groups; elsewhere they are
+ * several of 16. */
+static void test_more_than_16_rows_read_a_weight_once(void **state)
+{
+    (void)state;
+    if (gk_kernel_named("cuda_strip_batch") == NULL) {
+        return; /* a build without CUDA */
+    }
+    static const uint32_t groups[] = {32, 64, 100, 128};
+    static const char *const kernels[] = {"cuda_strip_batch", "cuda_strip_batch", "cuda_strip_gemm",
+                                          "cuda_u4_strip_wide"};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(groups); i++) {
+        uint32_t k = groups[i] == 100 ? 100 : 512; /* one group over all of k, which 128 holds */
+        struct gk_problem problem = {
+            .desc = desc_int4(64, k, groups[i], DTYPE_F16, DTYPE_NONE),
+            .m = 17,
+            .x_dtype = DTYPE_F16,
+            .y_dtype = DTYPE_F16,
+            .cuda_arch = 90,
+        };
+        problem.layout = gk_layout_for(&problem.desc, GK_DEVICE_CUDA);
+        assert_string_equal(chosen_for(&problem), kernels[i]);
+        problem.m = 16;
+        assert_string_equal(chosen_for(&problem), "cuda_strip_gemm");
+        problem.m = 64;
+        problem.cuda_arch = 80;
+        assert_string_equal(chosen_for(&problem), "cuda_strip_gemm");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_than_16_rows_read_a_weight_once),
         cmocka_unit_test(test_rows_of_a_launch),
         cmocka_unit_test(test_prefill_has_its_own_order_of_sums),
         cmocka_unit_test(test_first_eligible_row_is_chosen),
