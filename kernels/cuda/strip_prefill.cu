@@ -3,10 +3,10 @@
  *   y[i, j] = sum_g scale[j, g] * sum_{k in g} x[i, k] * (code[j, k] - zero[j, g])
  *
  * Operands. Rows of W are on the side of wgmma that has 64 of them, rows of x, up to 256, on the
- * other, in shared memory as they are. Two kernels: in strip_prefill_kernel.cuh (integer codes)
- * those warps that multiply widen codes themselves, into fragments in registers, and nothing is
- * stored again; in strip_staged_kernel.cuh (every format) other warps do, into shared memory. The
- * second suits codes that cost more to widen, and few rows of x.
+ * other, in shared memory as they are. Two kernels: in strip_prefill_kernel.cuh those warps that
+ * multiply widen codes themselves, into fragments in registers, and nothing is stored again; in
+ * strip_staged_kernel.cuh (float codes) other warps do, into shared memory. The second suits few
+ * rows of x, and exact weights, whose second set of sums leaves few registers.
  *
  * Sums, of one of two kinds. With weights rounded, a weight is (code - zero) * scale in the type of
  * x, and the tensor core has all of k in one chain: the fast kind, and as exact as a 16-bit product
@@ -19,7 +19,8 @@
  * Tiles. CTAs stay and take tiles of y one after the other. Pairs of CTAs share tiles of x, which
  * the copy engine brings to both at once. Tiles are taken in bands of x, so that what runs at one
  * time reads the same few tiles of W and x, from the L2 cache. Of each kind there are tiles of
- * several sizes, and the one that should be through first is taken.
+ * several sizes, and the one that should be through first is taken. The largest can be halved, so
+ * that few are left to a last wave that most SMs have nothing of.
  *
  * Bits are the same for every tile of a kind: each element's sum is one warp's, in one order, over
  * all of k. It is not the order of strip_gemm.cu: that one's 16 interleaved lanes of k would need
@@ -49,30 +50,44 @@ uint32_t div_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* How a product is cut for so many clusters at work: what is left over for a last wave that would
- * keep half of them busy at most is taken in halves, where tiles can be halved. */
+/* How a product is cut for so many clusters at work: into whole tiles, but for what is left over
+ * for a last wave that would keep half of them busy at most, which is taken in halves; or all into
+ * halves. Only where tiles can be halved. */
 struct units {
     uint32_t n_w;
-    uint32_t n_x;
+    uint32_t n_x; /* in halves if there are no whole ones */
     uint32_t n_whole;
     uint32_t n_halves;
 };
 
+uint32_t cost_of(const strip_prefill_tile &tile, const units &cut, uint32_t n_clusters)
+{
+    return div_up(cut.n_whole, n_clusters) * tile.cost +
+           div_up(cut.n_halves, n_clusters) * tile.half_cost;
+}
+
 units units_of(const strip_prefill_tile &tile, uint32_t m, uint32_t n, uint32_t n_clusters)
 {
     units cut = {div_up(n, tile.n_w * n_cluster), div_up(m, tile.n_x), 0, 0};
-    uint32_t n_all = cut.n_w * cut.n_x;
-    uint32_t n_rest = n_all % n_clusters;
-    bool is_halved = tile.half_cost != 0 && 2 * n_rest <= n_clusters;
-    cut.n_whole = is_halved ? n_all - n_rest : n_all;
-    cut.n_halves = 2 * (n_all - cut.n_whole);
-    return cut;
+    cut.n_whole = cut.n_w * cut.n_x;
+    if (tile.half_cost == 0) {
+        return cut;
+    }
+    uint32_t n_rest = cut.n_whole % n_clusters;
+    if (2 * n_rest <= n_clusters && n_rest < cut.n_whole) {
+        cut.n_whole -= n_rest;
+        cut.n_halves = 2 * n_rest;
+    }
+    units halves = {cut.n_w, div_up(m, tile.n_x / 2), 0, 0};
+    halves.n_halves = halves.n_w * halves.n_x;
+    return cost_of(tile, halves, n_clusters) < cost_of(tile, cut, n_clusters) ? halves : cut;
 }
 
 template <typename visitor> void for_all_instances(visitor &&visit)
 {
     for (const strip_prefill_instances &some :
-         {strip_prefill_u4_instances(), strip_prefill_u8_instances(), strip_staged_int_instances(),
+         {strip_prefill_u4_instances(), strip_prefill_u8_instances(),
+          strip_prefill_e4m3_instances(), strip_prefill_e2m1_instances(),
           strip_staged_e4m3_instances(), strip_staged_e2m1_instances()}) {
         for (uint32_t i = 0; i < some.n; i++) {
             visit(some.all[i]);
@@ -196,12 +211,11 @@ uint32_t strip_prefill_best_tile(const struct strip_prefill_args *args, bool is_
     (void)device_table_sms(devices, &n_sms);
     uint32_t n_clusters = n_sms / n_cluster;
     uint32_t best = 0;
-    uint64_t best_cost = UINT64_MAX;
+    uint32_t best_cost = UINT32_MAX;
     for (uint32_t i = 0; i < STRIP_PREFILL_TILES; i++) {
         const strip_prefill_tile &tile = strip_prefill_tiles[i];
         units cut = units_of(tile, args->m, args->base.n, n_clusters);
-        uint64_t cost = static_cast<uint64_t>(div_up(cut.n_whole, n_clusters)) * tile.cost +
-                        (cut.n_halves != 0 ? tile.half_cost : 0);
+        uint32_t cost = cost_of(tile, cut, n_clusters);
         if (cost < best_cost && strip_prefill_has_tile(args, i, is_rounded)) {
             best = i;
             best_cost = cost;
@@ -256,10 +270,9 @@ int strip_prefill_enqueue(struct strip_prefill_args *args, uint32_t i_tile, void
     args->n_x_tiles = cut.n_x;
     args->n_whole_units = cut.n_whole;
     args->n_units = cut.n_whole + cut.n_halves;
-    args->n_band_tiles = div_up(n_band_rows, tile.n_x);
-    /* Whole groups: behind the end of k x is read as 0. */
-    args->n_k_stages =
-        div_up(args->base.k, STRIP_GROUP_MAX) * (STRIP_GROUP_MAX / strip_prefill_k_stage);
+    args->n_band_tiles = div_up(n_band_rows, cut.n_whole != 0 ? tile.n_x : tile.n_x / 2);
+    /* Whole slices: behind the end of k x is read as 0. */
+    args->n_k_stages = args->base.n_slices * (STRIP_SLICE_K / strip_prefill_k_stage);
     args->slice_scale_bytes = slice_scale_bytes(args->base);
     args->slice_zero_bytes = args->base.has_zeros ? 16 * args->base.n_slice_groups : 0;
     args->slice_bytes = STRIP_CODES_BYTES_OF(args->base.code_bits) + args->slice_scale_bytes +

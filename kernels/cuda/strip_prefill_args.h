@@ -16,7 +16,7 @@ struct strip_prefill_args {
     uint32_t m;
     uint32_t
         n_w_units; /* from here on filled in by strip_prefill_enqueue(): a cluster's tiles of W */
-    uint32_t n_x_tiles;
+    uint32_t n_x_tiles;     /* in halves if there are no whole units */
     uint32_t n_whole_units; /* of n_w_units by n_x_tiles; the others are taken in halves */
     uint32_t n_units;       /* of both */
     uint32_t n_band_tiles;  /* tiles of x that are gone through before the next of W */

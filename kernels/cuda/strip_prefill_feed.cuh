@@ -23,24 +23,26 @@ constexpr uint32_t strip_scales_max = 256;
 constexpr uint32_t strip_zeros_max = 128;
 constexpr uint32_t shared_max = 232448;
 
-/* A CTA's tile of y: w_groups warpgroups side by side along W, the rest along x; n columns of x
- * each. */
+/* A CTA's tile of y: w_groups warpgroups side by side along W, the rest along x; n rows of x each.
+ */
 template <int w_groups_, int n_> struct tile_shape {
     static constexpr int n = n_;
     static constexpr int w_groups = w_groups_;
     static constexpr uint32_t n_strips = 4 * w_groups;
     static constexpr uint32_t n_x = n * 2 / w_groups;
-    static constexpr uint32_t x_stage_bytes = n_x * k_stage * 2;
+    static constexpr bool has_halves = n == 256;
+    static constexpr uint32_t n_boxes = has_halves ? 2 : 1; /* of x that each CTA has copied */
+    static constexpr uint32_t x_bytes = n_x * k_stage * 2;
     static constexpr uint32_t w_stage_bytes =
         n_strips * (w_strip_codes + strip_scales_max + strip_zeros_max);
     static constexpr uint32_t y_warpgroup_bytes = 64 * 64 * 2;
     static constexpr uint32_t barriers_bytes = 256;
     static constexpr uint32_t room = shared_max - shared_align - barriers_bytes -
                                      2 * y_warpgroup_bytes - n_w_stages * w_stage_bytes;
-    static constexpr uint32_t n_x_stages = room / x_stage_bytes < 8 ? room / x_stage_bytes : 8;
+    static constexpr uint32_t n_x_stages = room / x_bytes < 8 ? room / x_bytes : 8;
 
     /* from the 1 KiB aligned base */
-    static constexpr uint32_t w = n_x_stages * x_stage_bytes;
+    static constexpr uint32_t w = n_x_stages * x_bytes;
     static constexpr uint32_t y = w + n_w_stages * w_stage_bytes;
     static constexpr uint32_t barriers = y + 2 * y_warpgroup_bytes;
     static constexpr uint32_t x_full = barriers;
@@ -56,9 +58,9 @@ template <int w_groups_, int n_> struct tile_shape {
 template <uint32_t n> struct ring {
     uint32_t i = 0;
     uint32_t parity = 0;
-    __device__ __forceinline__ void step()
+    __device__ __forceinline__ void step(uint32_t by = 1)
     {
-        if (++i == n) {
+        if ((i += by) == n) {
             i = 0;
             parity ^= 1;
         }
@@ -84,26 +86,64 @@ __device__ __forceinline__ tile_place place_of(const strip_prefill_args &args, u
     return {in_band / n_x * n_cluster + rank, first_x + in_band % n_x};
 }
 
+/* A unit of the work: a cluster's, tiles of W side by side. */
+struct unit_place {
+    uint32_t i_w; /* of this CTA, in tiles */
+    uint32_t first_m;
+    bool
+        is_half; /* of the tile's rows of x, since there are no more, or for another to take them */
+};
+
+/* Whole units, then halves, or halves alone: see strip_prefill_args. */
+template <typename tile>
+__device__ __forceinline__ unit_place unit_of(const strip_prefill_args &args, uint32_t i_unit,
+                                              uint32_t rank)
+{
+    if (tile::has_halves && args.n_whole_units == 0) {
+        tile_place place = place_of(args, i_unit, rank);
+        return {place.i_w, place.i_x * (tile::n_x / 2), true};
+    }
+    bool is_part = tile::has_halves && i_unit >= args.n_whole_units;
+    uint32_t i_part = i_unit - args.n_whole_units;
+    tile_place place = place_of(args, is_part ? args.n_whole_units + i_part / 2 : i_unit, rank);
+    uint32_t first_m = place.i_x * tile::n_x + (is_part ? i_part % 2 * (tile::n_x / 2) : 0);
+    return {place.i_w, first_m, tile::has_halves && (is_part || args.m - first_m <= tile::n_x / 2)};
+}
+
 /* ---- filling ---- */
 
-/* One lane: every tile's stages of x, half of each for both CTAs of the cluster. */
+/* This CTA's part of a stage's x, for both of the cluster. */
+template <typename tile>
+__device__ __forceinline__ void feed_stage(const CUtensorMap &x_map, uint32_t stage, uint32_t full,
+                                           uint32_t i_k, const unit_place &unit, uint32_t rank)
+{
+    constexpr uint32_t n_rows = tile::n_x / n_cluster / tile::n_boxes;
+    uint32_t n_boxes = unit.is_half ? 1 : tile::n_boxes;
+    mbarrier_arrive_expect_tx(full, unit.is_half ? tile::x_bytes / 2 : tile::x_bytes);
+    for (uint32_t i = 0; i < n_boxes; i++) {
+        uint32_t first_row = (rank * n_boxes + i) * n_rows;
+        cp_async_bulk_tensor_multicast(stage + first_row * k_stage * 2, &x_map, i_k * k_stage,
+                                       unit.first_m + first_row, full, (1u << n_cluster) - 1);
+    }
+}
+
+/* One lane: every tile's stages of x. */
 template <typename tile>
 __device__ __forceinline__ void feed_x(const strip_prefill_args &args, const CUtensorMap &x_map,
                                        uint32_t base, uint32_t rank)
 {
-    constexpr uint32_t n_rows = tile::n_x / n_cluster;
     ring<tile::n_x_stages> place;
 #pragma unroll 1
     for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
-        uint32_t first_row = place_of(args, i, rank).i_x * tile::n_x + rank * n_rows;
+        unit_place unit = unit_of<tile>(args, i, rank);
+        if (unit.first_m >= args.m) {
+            continue;
+        }
 #pragma unroll 1
         for (uint32_t i_k = 0; i_k < args.n_k_stages; i_k++) {
-            uint32_t full = base + tile::x_full + 8 * place.i;
             mbarrier_wait_parity(base + tile::x_empty + 8 * place.i, place.parity ^ 1);
-            mbarrier_arrive_expect_tx(full, tile::x_stage_bytes);
-            cp_async_bulk_tensor_multicast(
-                base + place.i * tile::x_stage_bytes + rank * n_rows * k_stage * 2, &x_map,
-                i_k * k_stage, first_row, full, (1u << n_cluster) - 1);
+            feed_stage<tile>(x_map, base + place.i * tile::x_bytes,
+                             base + tile::x_full + 8 * place.i, i_k, unit, rank);
             place.step();
         }
     }
@@ -111,7 +151,8 @@ __device__ __forceinline__ void feed_x(const strip_prefill_args &args, const CUt
 
 /* What a lane copies of a slice: of one strip its codes, scales or zero points. */
 struct slice_part {
-    uint32_t slice_bytes;  /* of this part in the record, a slice; 0: nothing */
+    uint32_t copied_bytes; /* 0: nothing */
+    uint32_t slice_bytes;  /* of this part in the record, a slice */
     uint32_t bytes_before; /* of the parts before it, a slice */
     uint32_t to;           /* in shared memory, in the first stage */
 };
@@ -125,18 +166,20 @@ __device__ __forceinline__ slice_part part_of(const strip_prefill_args &args, ui
     uint32_t stage = base + tile::w;
     switch (lane / tile::n_strips) {
     case 0:
-        return {codes_bytes, 0, stage + i * w_strip_codes};
+        return {w_strip_codes, codes_bytes, 0, stage + i * w_strip_codes};
     case 1:
-        return {args.slice_scale_bytes, codes_bytes, stage + tile::scales + i * strip_scales_max};
+        return {args.job_scale_bytes, args.slice_scale_bytes, codes_bytes,
+                stage + tile::scales + i * strip_scales_max};
     case 2:
-        return {args.slice_zero_bytes, codes_bytes + args.slice_scale_bytes,
+        return {args.slice_zero_bytes, args.slice_zero_bytes, codes_bytes + args.slice_scale_bytes,
                 stage + tile::zeros + i * strip_zeros_max};
     default:
         return {};
     }
 }
 
-/* Where it lies for a slice of a strip. */
+/* Where it lies for a slice of a strip, or up to 8 bytes before: copies begin at multiples of 16.
+ */
 template <int bits>
 __device__ __forceinline__ const uint8_t *
 part_at(const strip_prefill_args &args, const slice_part &part, uint32_t i_strip, uint32_t i_slice)
@@ -148,7 +191,7 @@ part_at(const strip_prefill_args &args, const slice_part &part, uint32_t i_strip
     return args.base.records +
            static_cast<uint64_t>(i_step * args.base.n_strips) * args.record_bytes +
            static_cast<uint64_t>(i_strip) * strip_align(n * slice_bytes) + n * part.bytes_before +
-           i_slice % STRIP_STEP_SLICES * part.slice_bytes;
+           i_slice % STRIP_STEP_SLICES * part.slice_bytes / 16 * 16;
 }
 
 /* One warp: every tile's stages of W. Strips beyond the last are the last again: what comes of them
@@ -162,25 +205,28 @@ __device__ __forceinline__ void feed_w(const strip_prefill_args &args, uint32_t 
     ring<n_w_stages> place;
 #pragma unroll 1
     for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
+        unit_place unit = unit_of<tile>(args, i, rank);
+        if (unit.first_m >= args.m) {
+            continue;
+        }
         uint32_t i_strip =
-            min(place_of(args, i, rank).i_w * tile::n_strips + lane_id() % tile::n_strips,
-                args.base.n_strips - 1);
+            min(unit.i_w * tile::n_strips + lane_id() % tile::n_strips, args.base.n_strips - 1);
 #pragma unroll 1
-        for (uint32_t i_stage = 0; i_stage * k_w < args.base.k; i_stage++) {
+        for (uint32_t i_stage = 0; i_stage * k_w < args.n_k_stages * k_stage; i_stage++) {
             uint32_t full = base + tile::w_full + 8 * place.i;
             mbarrier_wait_parity(base + tile::w_empty + 8 * place.i, place.parity ^ 1);
             if (lane_id() == 0) {
                 mbarrier_arrive_expect_tx(
                     full, tile::n_strips *
-                              (w_strip_codes + args.slice_scale_bytes + args.slice_zero_bytes));
+                              (w_strip_codes + args.job_scale_bytes + args.slice_zero_bytes));
             }
             __syncwarp();
-            if (part.slice_bytes != 0) {
+            if (part.copied_bytes != 0) {
                 const uint8_t *from = part_at<bits>(args, part, i_strip, i_stage / n_slice_stages);
                 bool is_codes = part.bytes_before == 0;
                 uint32_t half = is_codes ? i_stage % n_slice_stages * w_strip_codes : 0;
                 cp_async_bulk(part.to + place.i * tile::w_stage_bytes, from + half,
-                              is_codes ? w_strip_codes : part.slice_bytes, full);
+                              part.copied_bytes, full);
             }
             place.step();
         }

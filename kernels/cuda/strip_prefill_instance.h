@@ -30,12 +30,11 @@ struct strip_prefill_tile {
     uint32_t half_cost; /* of one of half as many rows of x; 0: it cannot be halved */
     bool is_rounded;    /* weights are */
 };
-/* Those of strip_prefill_kernel.cuh, then of strip_staged_kernel.cuh, of each kind. */
+/* Of each kind those of strip_prefill_kernel.cuh, then that of strip_staged_kernel.cuh. */
 constexpr strip_prefill_tile strip_prefill_tiles[] = {
-    {128, 192, 88, 0, false}, {128, 128, 68, 0, false},   {64, 128, 58, 0, false},
-    {128, 128, 88, 0, false}, {128, 256, 94, 0, true},    {128, 128, 70, 0, true},
-    {64, 128, 58, 0, true},   {128, 256, 146, 130, true}, {128, 128, 86, 0, true},
-    {64, 128, 54, 0, true},   {64, 64, 47, 0, true}};
+    {128, 192, 88, 0, false}, {128, 128, 68, 0, false}, {64, 128, 58, 0, false},
+    {128, 128, 88, 0, false}, {128, 256, 88, 58, true}, {64, 128, 47, 0, true},
+    {64, 128, 54, 0, true}};
 
 constexpr uint32_t strip_prefill_k_stage = 64; /* of x, in a stage */
 constexpr uint32_t strip_prefill_cluster = 2;  /* CTAs that share tiles of x */
@@ -49,6 +48,7 @@ struct strip_prefill_instances {
 /* Of the file of that name each. */
 strip_prefill_instances strip_prefill_u4_instances();
 strip_prefill_instances strip_prefill_u8_instances();
-strip_prefill_instances strip_staged_int_instances();
+strip_prefill_instances strip_prefill_e4m3_instances();
+strip_prefill_instances strip_prefill_e2m1_instances();
 strip_prefill_instances strip_staged_e4m3_instances();
 strip_prefill_instances strip_staged_e2m1_instances();

@@ -22,29 +22,54 @@ template <typename tile> __device__ __forceinline__ void make_barriers(uint32_t 
     fence_mbarrier_init();
 }
 
-template <typename wide, int bits, typename tile, int n_blocks>
+/* What is stored of a unit: n rows of x a warpgroup. */
+template <typename tile, int n_> struct stored_part {
+    static constexpr int n = n_;
+    static constexpr uint32_t y = tile::y;
+    static constexpr uint32_t y_warpgroup_bytes = tile::y_warpgroup_bytes;
+};
+
+template <typename format, typename tile, int n_blocks, int n>
+__device__ __forceinline__ void consume_unit(const strip_prefill_args &args, uint32_t base,
+                                             const unit_place &unit, walk<tile> &at)
+{
+    float sums[n / 2] = {};
+    if constexpr (n_blocks == 0) {
+        multiply_rounded<format, tile, n>(args, base, at, sums);
+    } else {
+        multiply_tile<typename format::wide, format::bits, tile, n_blocks>(args, base, at, sums);
+    }
+    y_part part;
+    part.warpgroup_n = unit.i_w * tile::n_strips * STRIP_N + this_strip<tile>() / 4 * 64;
+    part.first_n = part.warpgroup_n + this_strip<tile>() % 4 * STRIP_N;
+    part.first_m = unit.first_m + this_first_x<tile>();
+    store_tile<stored_part<tile, n>>(args, base, part, sums);
+}
+
+template <typename format, typename tile, int n_blocks>
 __device__ __forceinline__ void consume(const strip_prefill_args &args, uint32_t base,
                                         uint32_t rank)
 {
     walk<tile> at = {};
-    at.zeros[0] = at.zeros[1] = base_zero_of<wide, bits>(1u << (bits - 1));
+    at.zeros[0] = at.zeros[1] =
+        base_zero_of<typename format::wide, format::bits>(1u << (format::bits - 1));
+#pragma unroll 1
     for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
-        tile_place place = place_of(args, i, rank);
-        float sums[tile::n / 2] = {};
-        if constexpr (n_blocks == 0) {
-            multiply_rounded<wide, bits>(args, base, at, sums);
-        } else {
-            multiply_tile<wide, bits, tile, n_blocks>(args, base, at, sums);
+        unit_place unit = unit_of<tile>(args, i, rank);
+        if (unit.first_m >= args.m) {
+            continue;
         }
-        y_part part;
-        part.warpgroup_n = place.i_w * tile::n_strips * STRIP_N + this_strip<tile>() / 4 * 64;
-        part.first_n = part.warpgroup_n + this_strip<tile>() % 4 * STRIP_N;
-        part.first_m = place.i_x * tile::n_x + this_first_x<tile>();
-        store_tile<tile>(args, base, part, sums);
+        if constexpr (tile::has_halves) {
+            if (unit.is_half) {
+                consume_unit<format, tile, n_blocks, tile::n / 2>(args, base, unit, at);
+                continue;
+            }
+        }
+        consume_unit<format, tile, n_blocks, tile::n>(args, base, unit, at);
     }
 }
 
-template <typename wide, int bits, typename tile, int n_blocks>
+template <typename format, typename tile, int n_blocks>
 __global__ void __launch_bounds__(n_threads, 1)
     strip_prefill(const __grid_constant__ strip_prefill_args args,
                   const __grid_constant__ CUtensorMap x_map)
@@ -65,49 +90,46 @@ __global__ void __launch_bounds__(n_threads, 1)
         if (warp == n_consumer_warps && threadIdx.x % 32 == 0) {
             feed_x<tile>(args, x_map, base, rank);
         } else if (warp == n_consumer_warps + 1) {
-            feed_w<tile, bits>(args, base, rank);
+            feed_w<tile, format::bits>(args, base, rank);
         }
     } else {
         setmaxnreg_inc<240>();
-        consume<wide, bits, tile, n_blocks>(args, base, rank);
+        consume<format, tile, n_blocks>(args, base, rank);
     }
     __syncwarp();
     cluster_sync(); /* until here others may arrive at this CTA's barriers */
 #endif
 }
 
-template <typename wide, int bits, typename tile, int n_blocks>
-constexpr strip_prefill_instance make_instance(uint8_t x_dtype, uint8_t i_tile)
+template <typename format, typename tile, int n_blocks>
+constexpr strip_prefill_instance make_instance(uint8_t i_tile)
 {
-    return {strip_prefill<wide, bits, tile, n_blocks>,
+    return {strip_prefill<format, tile, n_blocks>,
             tile::bytes + shared_align,
             n_threads,
-            tile::n_x / n_cluster,
-            x_dtype,
-            static_cast<uint8_t>(bits),
-            STRIP_SCALES_PAIRS,
+            tile::n_x / n_cluster / tile::n_boxes,
+            format::wide::is_bf16 ? DTYPE_BF16 : DTYPE_F16,
+            static_cast<uint8_t>(format::bits),
+            format::scaling,
             n_blocks == 0 ? 0 : 8 / n_blocks,
             i_tile};
 }
-
-/* Groups of 128, 64 and 32. */
-#define EXACT(wide, bits, tile, dtype, i_tile)                                                     \
-    make_instance<wide, bits, tile, 4>(dtype, i_tile),                                             \
-        make_instance<wide, bits, tile, 2>(dtype, i_tile),                                         \
-        make_instance<wide, bits, tile, 1>(dtype, i_tile)
 
 /* As in strip_prefill_tiles. */
 using exact_0 = tile_shape<2, 192>;
 using exact_1 = tile_shape<2, 128>;
 using exact_2 = tile_shape<1, 64>;
 using rounded_0 = tile_shape<2, 256>;
-using rounded_1 = tile_shape<2, 128>;
-using rounded_2 = tile_shape<1, 64>;
+using rounded_1 = tile_shape<1, 64>;
 
-#define STRIP_PREFILL_INSTANCES(wide, bits, dtype)                                                 \
-    EXACT(wide, bits, exact_0, dtype, 0), EXACT(wide, bits, exact_1, dtype, 1),                    \
-        EXACT(wide, bits, exact_2, dtype, 2), make_instance<wide, bits, rounded_0, 0>(dtype, 4),   \
-        make_instance<wide, bits, rounded_1, 0>(dtype, 5),                                         \
-        make_instance<wide, bits, rounded_2, 0>(dtype, 6)
+/* Groups of 128, 64 and 32. */
+#define EXACT(format, tile, i_tile)                                                                \
+    make_instance<format, tile, 4>(i_tile), make_instance<format, tile, 2>(i_tile),                \
+        make_instance<format, tile, 1>(i_tile)
+
+#define STRIP_PREFILL_LARGE(format) make_instance<format, rounded_0, 0>(4)
+#define STRIP_PREFILL_ALL(format)                                                                  \
+    EXACT(format, exact_0, 0), EXACT(format, exact_1, 1), EXACT(format, exact_2, 2),               \
+        STRIP_PREFILL_LARGE(format), make_instance<format, rounded_1, 0>(5)
 
 } // namespace

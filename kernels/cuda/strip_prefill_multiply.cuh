@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/strip_prefill_feed.cuh"
-#include "kernels/cuda/strip_prefill_weights.cuh"
+#include "kernels/cuda/strip_prefill_format.cuh"
 
 namespace {
 
@@ -35,20 +35,6 @@ template <typename tile> struct walk {
 template <int n_blocks> __device__ __forceinline__ uint32_t group_index(uint32_t i_block)
 {
     return lane_id() / 4 * (8 / n_blocks) + i_block / n_blocks;
-}
-
-template <typename wide, int bits, typename tile>
-__device__ __forceinline__ void load_zeros(const strip_args &args, uint32_t base, walk<tile> &at,
-                                           uint32_t i_block)
-{
-    if (!args.has_zeros) {
-        return;
-    }
-    uint32_t index = lane_id() / 4 * args.n_slice_groups + i_block * args.n_slice_groups / 8;
-    uint32_t pair = ld_shared_u16(base + tile::w + at.w.i * tile::w_stage_bytes + tile::zeros +
-                                  this_strip<tile>() * strip_zeros_max + index * 2);
-    at.zeros[0] = base_zero_of<wide, bits>(pair & 0xff);
-    at.zeros[1] = base_zero_of<wide, bits>(pair >> 8);
 }
 
 /* The codes of the next block, and the zero points where a group begins, from the stage of W that
@@ -152,8 +138,7 @@ __device__ __forceinline__ void multiply_tile(const strip_prefill_args &args, ui
         for (int j = 0; j < n_span; j++) {
             bool is_last = j + 1 == n_span && i + 1 == n_spans;
             if (j % 2 == 0) {
-                uint32_t x =
-                    base + at.x.i * tile::x_stage_bytes + this_first_x<tile>() * k_stage * 2;
+                uint32_t x = base + at.x.i * tile::x_bytes + this_first_x<tile>() * k_stage * 2;
                 b = __shfl_sync(0xffffffffu, wgmma_descriptor_low(x), 0);
                 mbarrier_wait_parity(base + tile::x_full + 8 * at.x.i, at.x.parity);
             }
@@ -188,90 +173,132 @@ __device__ __forceinline__ void multiply_tile(const strip_prefill_args &args, ui
 }
 
 /* ---- weights rounded: one chain over all of k ----
- * A weight is (code - zero) * scale, rounded to the type of x, and nothing is done to sums until
- * their end. */
+ * A weight is rounded to the type of x, and nothing is done to sums until their end.
+ *
+ * While the tensor cores have a stage of x, the weights of the next one are widened. A slice is
+ * gone through in one piece of code, which knows where in shared memory everything is: what warps
+ * do besides widening costs as much. */
 
-/* A block's scales, of rows g and g + 8, each twice. */
-template <typename tile>
-__device__ __forceinline__ void load_scales(const strip_args &args, uint32_t scales,
-                                            uint32_t i_block, uint32_t (&pairs)[2])
-{
-    uint32_t pair = ld_shared(scales + i_block * args.n_slice_groups / 8 * 4);
-    pairs[0] = __byte_perm(pair, 0, 0x1010);
-    pairs[1] = __byte_perm(pair, 0, 0x3232);
-}
+constexpr uint32_t n_slice_stages = STRIP_SLICE_K / k_stage;
 
-template <typename wide>
-__device__ __forceinline__ void scale_block(const uint32_t (&pairs)[2], uint32_t (&a)[2][4])
-{
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        a[i / 4][i % 4] = wide::times(a[i / 4][i % 4], pairs[i % 2]);
-    }
-}
+/* What a warp has of shared memory. */
+struct warp_places {
+    uint32_t codes;  /* in the first stage of W: its lane's 16 bytes of a unit of its strip */
+    uint32_t scales; /* likewise the tables of its strip */
+    uint32_t zeros;
+    uint32_t b; /* its x in the first stage, as a descriptor */
+};
 
-/* As multiply_tile(), which adds up exact weights. */
-template <typename wide, int bits, typename tile>
-__device__ __forceinline__ void multiply_rounded(const strip_prefill_args &args, uint32_t base,
-                                                 walk<tile> &at, float (&acc)[tile::n / 2])
+template <typename format, typename tile>
+__device__ __forceinline__ warp_places places_of(uint32_t base, uint32_t lane)
 {
-    constexpr int n_span = 4;
-    constexpr uint32_t n_w_blocks = bits == 4 ? 8 : 4; /* of a stage of W */
-    uint32_t a[2][2][4];
     uint32_t strip = this_strip<tile>();
-    uint32_t codes = base + tile::w + strip * w_strip_codes + lane_id() * 16;
-    uint32_t scales = base + tile::w + tile::scales + strip * strip_scales_max +
-                      lane_id() / 4 * args.base.n_slice_groups * 4;
-    uint32_t first_b = wgmma_descriptor_low(base + this_first_x<tile>() * k_stage * 2);
-    quad_place quad = quad_place_of(lane_id());
-    uint32_t n_spans = args.n_k_stages * 2 / n_span;
-    uint32_t i_block = 0; /* of the slice: the next one's */
-    uint32_t stage = at.w.i * tile::w_stage_bytes;
-    uint32_t pairs[2];
-    wait_w(base, at);
-    at.words = ld_shared_v4(codes + stage);
-    load_scales<tile>(args.base, scales + stage, 0, pairs);
-    load_zeros<wide, bits>(args.base, base, at, 0);
-    transpose<bits>(quad, at.words);
-    widen_block<wide, bits>(at.words, at.zeros, a[0]);
-    scale_block<wide>(pairs, a[0]);
-#pragma unroll 1
-    for (uint32_t i = 0; i < n_spans; i++) {
+    return {base + tile::w + strip * w_strip_codes + lane * 16,
+            base + tile::w + tile::scales + strip * strip_scales_max,
+            base + tile::w + tile::zeros + strip * strip_zeros_max,
+            wgmma_descriptor_low(base + this_first_x<tile>() * k_stage * 2)};
+}
+
+/* A strip's weights of a stage of x on their way to four fragments. */
+template <typename format> struct stage_weights {
+    static constexpr uint32_t n_vectors = format::bits / 4;
+    uint4 words[n_vectors];
+    format blocks[2];
+
+    /* Stage i of a slice. first_block: the slice's, from the start of k. */
+    __device__ __forceinline__ void load(const strip_args &args, const warp_places &at,
+                                         uint32_t w_stage, uint32_t i, uint32_t first_block)
+    {
+        constexpr uint32_t n_w_units = w_strip_codes / STRIP_UNIT_BYTES;
 #pragma unroll
-        for (int j = 0; j < n_span; j++) {
-            bool is_last = j + 1 == n_span && i + 1 == n_spans;
-            if (j % 2 == 0) {
-                mbarrier_wait_parity(base + tile::x_full + 8 * at.x.i, at.x.parity);
+        for (uint32_t j = 0; j < n_vectors; j++) {
+            words[j] = ld_shared_v4(at.codes + w_stage +
+                                    (i * n_vectors + j) % n_w_units * STRIP_UNIT_BYTES);
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < 2; j++) {
+            blocks[j].load(args, {at.scales + w_stage, at.zeros + w_stage}, 2 * i + j,
+                           first_block + 2 * i + j);
+        }
+    }
+
+    __device__ __forceinline__ void transpose(const quad_place &quad)
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < n_vectors; i++) {
+            format::transpose(quad, words[i]);
+        }
+    }
+
+    __device__ __forceinline__ void widen(uint32_t (&a)[4][4]) const
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            uint4 block = words[i / 2 * (n_vectors - 1)];
+            if (n_vectors == 1 && i >= 2) {
+                block = make_uint4(block.z, block.w, 0, 0);
             }
-            uint32_t b = first_b + at.x.i * (tile::x_stage_bytes / 16) + j % 2 * 4;
-            multiply_block<wide, tile>(acc, a[j % 2], b, i > 0 || j > 0);
-            if (!is_last) {
-                i_block = (i_block + 1) % 8;
-                if (j + 1 == n_span && i_block % n_w_blocks == 0) {
+            blocks[i / 2].widen(block, i % 2, a[i]);
+        }
+    }
+};
+
+/* acc (+)= a stage, of n rows of x. */
+template <typename wide, int n>
+__device__ __forceinline__ void multiply_fragments(float (&acc)[n / 2], const uint32_t (&a)[4][4],
+                                                   uint32_t b, bool is_added)
+{
+    wgmma_fence();
+#pragma unroll
+    for (uint32_t i = 0; i < k_stage / 16; i++) {
+        wgmma_tile<typename wide::wgmma_element, n>::multiply(
+            acc, a[i], wgmma_descriptor(b + 2 * i), is_added || i > 0);
+    }
+    wgmma_commit();
+}
+
+/* As multiply_tile(), which adds up exact weights; n: rows of x. */
+template <typename format, typename tile, int n>
+__device__ __forceinline__ void multiply_rounded(const strip_prefill_args &args, uint32_t base,
+                                                 walk<tile> &at, float (&acc)[n / 2])
+{
+    static_assert(tile::n_x_stages % n_slice_stages == 0, "the ring of x holds whole slices");
+    constexpr uint32_t n_w_x_stages = 16 / format::bits; /* of a stage of W */
+    uint32_t a[2][4][4];
+    stage_weights<format> next;
+    uint32_t lane = lane_id();
+    warp_places places = places_of<format, tile>(base, lane);
+    quad_place quad = quad_place_of(lane);
+    uint32_t n_slices = args.n_k_stages / n_slice_stages;
+    wait_w(base, at);
+    next.load(args.base, places, at.w.i * tile::w_stage_bytes, 0, 0);
+    next.transpose(quad);
+    next.widen(a[0]);
+#pragma unroll 1
+    for (uint32_t i = 0; i < n_slices; i++) {
+#pragma unroll
+        for (uint32_t j = 0; j < n_slice_stages; j++) {
+            uint32_t i_next = (j + 1) % n_slice_stages;
+            mbarrier_wait_parity(base + tile::x_full + 8 * (at.x.i + j), at.x.parity);
+            multiply_fragments<typename format::wide, n>(
+                acc, a[j % 2], places.b + (at.x.i + j) * (tile::x_bytes / 16), i > 0 || j > 0);
+            if (i_next > 0 || i + 1 < n_slices) {
+                if (i_next % n_w_x_stages == 0) {
                     release_w(base, at);
                     wait_w(base, at);
-                    stage = at.w.i * tile::w_stage_bytes;
                 }
-                if (bits == 8 || j % 2 == 1) {
-                    uint32_t i_unit = bits == 8 ? i_block % 4 : i_block / 2;
-                    at.words = ld_shared_v4(codes + stage + i_unit * STRIP_UNIT_BYTES);
-                    transpose<bits>(quad, at.words);
-                } else {
-                    at.words.x = at.words.z;
-                    at.words.y = at.words.w;
-                }
-                load_scales<tile>(args.base, scales + stage, i_block, pairs);
-                load_zeros<wide, bits>(args.base, base, at, i_block);
+                next.load(args.base, places, at.w.i * tile::w_stage_bytes, i_next,
+                          (i + (i_next == 0)) * 8);
+                next.transpose(quad);
             }
             wgmma_wait<1>();
-            if (j % 2 == 1) {
-                at.x.step();
-            } else if (i > 0 || j > 0) {
-                release_x_before(base, at);
+            if (lane < n_cluster && (i > 0 || j > 0)) {
+                uint32_t i_before = (at.x.i + j + tile::n_x_stages - 1) % tile::n_x_stages;
+                mbarrier_arrive_cluster(base + tile::x_empty + 8 * i_before, lane);
             }
-            widen_block<wide, bits>(at.words, at.zeros, a[(j + 1) % 2]);
-            scale_block<wide>(pairs, a[(j + 1) % 2]);
+            next.widen(a[(j + 1) % 2]);
         }
+        at.x.step(n_slice_stages);
     }
     wgmma_wait<0>();
     wgmma_hold(acc);

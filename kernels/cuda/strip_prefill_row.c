@@ -64,7 +64,7 @@ static double predicted_usec(const struct gk_problem *problem, uint32_t n_thread
 static double predicted_rounded_usec(const struct gk_problem *problem, uint32_t n_threads)
 {
     (void)n_threads;
-    return predict(problem, 0.65);
+    return predict(problem, 0.72);
 }
 
 static int enqueue_tiles(const struct gk_launch *launch, bool is_rounded, void *stream)

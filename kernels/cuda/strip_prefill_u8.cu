@@ -3,8 +3,10 @@
 
 namespace {
 
-const strip_prefill_instance instances[] = {STRIP_PREFILL_INSTANCES(wide_bf16, 8, DTYPE_BF16),
-                                            STRIP_PREFILL_INSTANCES(wide_f16, 8, DTYPE_F16)};
+using of_bf16 = register_int<wide_bf16, 8>;
+using of_f16 = register_int<wide_f16, 8>;
+
+const strip_prefill_instance instances[] = {STRIP_PREFILL_ALL(of_bf16), STRIP_PREFILL_ALL(of_f16)};
 
 } // namespace
 

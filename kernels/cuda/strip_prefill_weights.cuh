@@ -51,25 +51,68 @@ __device__ __forceinline__ void transpose_nibbles(const quad_place &quad, uint32
     exchange_halves(quad.is_upper, word_0, word_1);
 }
 
-/* The same of 8-bit codes, four words. After it word i, from lane i, is a pair of row g, then one
- * of row g + 8; two are a fragment. */
+/* Two words of 8-bit codes that a lane and lane t ^ 1 have, two pairs of k each: after it they are
+ * the even and the odd lane's, of the pair that belongs to this one. first, second: its bytes. */
+template <uint32_t first, uint32_t second>
+__device__ __forceinline__ void exchange_pairs(bool is_odd, uint32_t &word_0, uint32_t &word_1)
+{
+    uint32_t kept = __byte_perm(word_0, word_1, is_odd ? second : first);
+    uint32_t given = __byte_perm(word_0, word_1, is_odd ? first : second);
+    uint32_t got = __shfl_xor_sync(0xffffffffu, given, 1);
+    word_0 = is_odd ? got : kept;
+    word_1 = is_odd ? kept : got;
+}
+
+/* Four words of 8-bit codes, of rows g and g + 8 in turn. After it word i, from lane i, is a pair
+ * of each; two words are a fragment. */
+template <uint32_t first, uint32_t second>
 __device__ __forceinline__ void transpose_bytes(const quad_place &quad, uint4 &words)
 {
-    uint32_t items[4];
-    items[0] = __byte_perm(words.x, words.y, 0x5410);
-    items[1] = __byte_perm(words.x, words.y, 0x7632);
-    items[2] = __byte_perm(words.z, words.w, 0x5410);
-    items[3] = __byte_perm(words.z, words.w, 0x7632);
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        uint32_t kept = quad.is_odd ? items[i + 1] : items[i];
-        uint32_t got = __shfl_xor_sync(0xffffffffu, quad.is_odd ? items[i] : items[i + 1], 1);
-        items[i] = quad.is_odd ? got : kept;
-        items[i + 1] = quad.is_odd ? kept : got;
+    exchange_halves(quad.is_upper, words.x, words.z);
+    exchange_halves(quad.is_upper, words.y, words.w);
+    exchange_pairs<first, second>(quad.is_odd, words.x, words.y);
+    exchange_pairs<first, second>(quad.is_odd, words.z, words.w);
+}
+
+/* Of e4m3, whose words lie otherwise (strip.h): a pair of row g in the lower half, one of row g + 8
+ * in the upper half; or in bytes 1 and 3, and 0 and 2. */
+template <bool is_in_halves>
+__device__ __forceinline__ void transpose_e4m3(const quad_place &quad, uint4 &words)
+{
+    transpose_bytes<is_in_halves ? 0x7531 : 0x3715, is_in_halves ? 0x6420 : 0x2604>(quad, words);
+}
+
+/* ---- e2m1 ----
+ * A half of a word has the bits of both pairs mixed (strip.h): those of registers 0 and 1, the
+ * first pair, and those of registers 2 and 3. */
+
+constexpr uint32_t e2m1_first_pair = 0x91f891f8u;
+
+/* The pair of even lanes, the first one, to where the second has its bits; of odd lanes the other
+ * way. */
+__device__ __forceinline__ uint32_t e2m1_change_place(bool is_odd, uint32_t word)
+{
+    uint32_t register_0 = __funnelshift_l(word, word, is_odd ? 6 : 26);
+    uint32_t sign_1 = __funnelshift_l(word, word, is_odd ? 31 : 1);
+    uint32_t exponent_1 = __funnelshift_l(word, word, is_odd ? 26 : 6);
+    uint32_t mantissa_1 = __funnelshift_l(word, word, is_odd ? 21 : 11);
+    return (register_0 & (is_odd ? 0x81c081c0u : 0x02070207u)) |
+           (sign_1 & (is_odd ? 0x10001000u : 0x20002000u)) |
+           (exponent_1 & (is_odd ? 0x00300030u : 0x0c000c00u)) |
+           (mantissa_1 & (is_odd ? 0x00080008u : 0x40004000u));
+}
+
+/* As transpose_nibbles(): a fragment as strip_float.cuh takes it. Of a word each lane keeps the
+ * pair that is its own, which stays where it is, and takes the other from lane t ^ 1. */
+__device__ __forceinline__ void transpose_e2m1(const quad_place &quad, uint32_t &word_0,
+                                               uint32_t &word_1)
+{
+    uint32_t own = quad.is_odd ? ~e2m1_first_pair : e2m1_first_pair;
+    exchange_halves(quad.is_upper, word_0, word_1);
+    for (uint32_t *word : {&word_0, &word_1}) {
+        uint32_t got = __shfl_xor_sync(0xffffffffu, *word, 1);
+        *word = (*word & own) | e2m1_change_place(quad.is_odd, got);
     }
-    exchange_halves(quad.is_upper, items[0], items[2]);
-    exchange_halves(quad.is_upper, items[1], items[3]);
-    words = make_uint4(items[0], items[1], items[2], items[3]);
 }
 
 /* 16 bytes of a lane: two blocks of 4-bit codes, one of 8-bit ones. */
@@ -79,7 +122,7 @@ template <int bits> __device__ __forceinline__ void transpose(const quad_place &
         transpose_nibbles(quad, words.x, words.y);
         transpose_nibbles(quad, words.z, words.w);
     } else {
-        transpose_bytes(quad, words);
+        transpose_bytes<0x5410, 0x7632>(quad, words);
     }
 }
 

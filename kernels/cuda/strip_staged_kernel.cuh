@@ -19,7 +19,7 @@ namespace {
 
 /* ---- widening ---- */
 
-/* A warp: a job's codes, scales and zero points into one of its slots. Strips beyond the last are
+/* A warp: a job's codes and scales into one of its slots. Strips beyond the last are
  * the last again: what comes of them is not stored. */
 template <typename format, typename tile>
 __device__ __forceinline__ void copy_job(const strip_prefill_args &args, const job_cursor<tile> &at,
@@ -35,34 +35,14 @@ __device__ __forceinline__ void copy_job(const strip_prefill_args &args, const j
         static_cast<uint64_t>(i_strip) * strip_align(n_slices * args.slice_bytes);
     uint32_t i = i_slice % STRIP_STEP_SLICES;
     uint32_t scales = n_slices * codes_bytes;
-    uint32_t zeros = scales + n_slices * args.slice_scale_bytes + i * args.slice_zero_bytes;
     scales += i * args.slice_scale_bytes / 16 * 16;
     if (lane_id() == 0) {
-        mbarrier_arrive_expect_tx(full,
-                                  format::scales + args.job_scale_bytes + args.slice_zero_bytes);
+        mbarrier_arrive_expect_tx(full, format::scales + args.job_scale_bytes);
         cp_async_bulk(slot, record + i * codes_bytes + at.i_job % 2 * format::scales,
                       format::scales, full);
         if (format::scaling != STRIP_PREFILL_NO_SCALES) {
             cp_async_bulk(slot + format::scales, record + scales, args.job_scale_bytes, full);
         }
-        if (args.slice_zero_bytes != 0) {
-            cp_async_bulk(slot + format::zeros, record + zeros, args.slice_zero_bytes, full);
-        }
-    }
-}
-
-/* This CTA's part of a stage's x, for both of the cluster. */
-template <typename tile>
-__device__ __forceinline__ void feed_stage(const CUtensorMap &x_map, uint32_t stage, uint32_t full,
-                                           uint32_t i_k, const staged_unit &unit, uint32_t rank)
-{
-    constexpr uint32_t n_rows = tile::n_x / n_cluster / tile::n_boxes;
-    uint32_t n_boxes = unit.is_half ? 1 : tile::n_boxes;
-    mbarrier_arrive_expect_tx(full, unit.is_half ? tile::x_bytes / 2 : tile::x_bytes);
-    for (uint32_t i = 0; i < n_boxes; i++) {
-        uint32_t first_row = (rank * n_boxes + i) * n_rows;
-        cp_async_bulk_tensor_multicast(stage + first_row * k_stage * 2, &x_map, i_k * k_stage,
-                                       unit.first_m + first_row, full, (1u << n_cluster) - 1);
     }
 }
 
@@ -184,12 +164,12 @@ template <typename tile> __device__ __forceinline__ void release_stage(uint32_t 
     }
 }
 
-/* acc (+)= a stage, of n rows of x. */
-template <typename format, typename tile, int n>
+/* acc (+)= a stage. */
+template <typename format, typename tile>
 __device__ __forceinline__ void multiply_stage(uint32_t base, uint32_t i_stage, bool is_added,
-                                               float (&acc)[n / 2])
+                                               float (&acc)[tile::n / 2])
 {
-    using mma = wgmma_tile<typename format::wide::wgmma_element, n>;
+    using mma = wgmma_tile<typename format::wide::wgmma_element, tile::n>;
     uint32_t stage = base + i_stage * tile::stage_bytes;
     uint32_t a = wgmma_descriptor_low(stage + tile::x_bytes + this_warpgroup() * 64 * 128);
     uint32_t b = wgmma_descriptor_low(stage);
@@ -203,15 +183,15 @@ __device__ __forceinline__ void multiply_stage(uint32_t base, uint32_t i_stage, 
 }
 
 /* One chain over all of k. */
-template <typename format, typename tile, int n>
+template <typename format, typename tile>
 __device__ __forceinline__ void multiply_chain(const strip_prefill_args &args, uint32_t base,
-                                               stage_place<tile> &at, float (&acc)[n / 2])
+                                               stage_place<tile> &at, float (&acc)[tile::n / 2])
 {
     uint32_t i_before = 0;
 #pragma unroll 1
     for (uint32_t i = 0; i < args.n_k_stages; i++) {
         wait_stage(base, at);
-        multiply_stage<format, tile, n>(base, at.i, i > 0, acc);
+        multiply_stage<format, tile>(base, at.i, i > 0, acc);
         wgmma_wait<1>();
         if (i > 0) {
             release_stage<tile>(base, i_before);
@@ -225,19 +205,19 @@ __device__ __forceinline__ void multiply_chain(const strip_prefill_args &args, u
 }
 
 /* A chain for each 128 of k, s = fma(chain, scale, s). */
-template <typename format, typename tile, int n>
+template <typename format, typename tile>
 __device__ __forceinline__ void multiply_groups(const strip_prefill_args &args, uint32_t base,
-                                                stage_place<tile> &at, float (&sums)[n / 2])
+                                                stage_place<tile> &at, float (&sums)[tile::n / 2])
 {
-    float acc[n / 2];
+    float acc[tile::n / 2];
 #pragma unroll 1
     for (uint32_t i = 0; i < args.n_k_stages; i += 2) {
         uint32_t i_before = at.i;
         wait_stage(base, at);
-        multiply_stage<format, tile, n>(base, at.i, false, acc);
+        multiply_stage<format, tile>(base, at.i, false, acc);
         at.step(1);
         wait_stage(base, at);
-        multiply_stage<format, tile, n>(base, at.i, true, acc);
+        multiply_stage<format, tile>(base, at.i, true, acc);
         float scale = __uint_as_float(
             ld_shared(base + tile::scales + (at.i * tile::n_strips + thread_id() / 32) * 4));
         wgmma_wait<0>();
@@ -246,34 +226,27 @@ __device__ __forceinline__ void multiply_groups(const strip_prefill_args &args, 
         release_stage<tile>(base, at.i);
         at.step(1);
 #pragma unroll
-        for (int j = 0; j < n / 2; j++) {
+        for (int j = 0; j < tile::n / 2; j++) {
             sums[j] = fmaf(acc[j], scale, sums[j]);
         }
     }
 }
 
-/* What is stored of a unit: n rows of x. */
-template <typename tile, int n_> struct stored_part {
-    static constexpr int n = n_;
-    static constexpr uint32_t y = tile::y;
-    static constexpr uint32_t y_warpgroup_bytes = tile::y_warpgroup_bytes;
-};
-
-template <typename format, typename tile, int n>
+template <typename format, typename tile>
 __device__ __forceinline__ void multiply_unit(const strip_prefill_args &args, uint32_t base,
-                                              const staged_unit &unit, stage_place<tile> &at)
+                                              const unit_place &unit, stage_place<tile> &at)
 {
-    float sums[n / 2] = {};
+    float sums[tile::n / 2] = {};
     if constexpr (format::is_exact) {
-        multiply_groups<format, tile, n>(args, base, at, sums);
+        multiply_groups<format, tile>(args, base, at, sums);
     } else {
-        multiply_chain<format, tile, n>(args, base, at, sums);
+        multiply_chain<format, tile>(args, base, at, sums);
     }
     y_part part;
     part.warpgroup_n = unit.i_w * tile::n_w + this_warpgroup() * 64;
     part.first_n = part.warpgroup_n + thread_id() / 32 % 4 * STRIP_N;
     part.first_m = unit.first_m;
-    store_tile<stored_part<tile, n>>(args, base, part, sums);
+    store_tile<tile>(args, base, part, sums);
 }
 
 template <typename format, typename tile>
@@ -283,26 +256,16 @@ __device__ __forceinline__ void multiply_all(const strip_prefill_args &args, uin
     stage_place<tile> at;
 #pragma unroll 1
     for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
-        staged_unit unit = unit_of<tile>(args, i, rank);
-        if (unit.first_m >= args.m) {
-            continue;
-        }
-        if constexpr (tile::has_halves) {
-            if (unit.is_half) {
-                multiply_unit<format, tile, tile::n / 2>(args, base, unit, at);
-                continue;
-            }
-        }
-        multiply_unit<format, tile, tile::n>(args, base, unit, at);
+        unit_place unit = unit_of<tile>(args, i, rank);
+        multiply_unit<format, tile>(args, base, unit, at);
     }
 }
 
 /* ---- the kernel ---- */
 
-/* Registers of a thread: of 512 there are 128 on average, of 384 168. A warpgroup alone has enough.
- */
-template <typename tile> constexpr int multiply_registers = tile::is_large ? 200 : 176;
-template <typename tile> constexpr int widen_registers = tile::is_large ? 104 : 80;
+/* Registers of a thread: of 512 there are 128 on average. A warpgroup alone has enough. */
+constexpr int multiply_registers = 176;
+constexpr int widen_registers = 80;
 
 template <typename format, typename tile>
 __global__ void __launch_bounds__(tile::n_threads, 1)
@@ -321,12 +284,12 @@ __global__ void __launch_bounds__(tile::n_threads, 1)
     cluster_sync();
     if (threadIdx.x / 32 >= tile::n_multiply_warps) {
         if constexpr (tile::w_groups == 2) {
-            setmaxnreg_dec<widen_registers<tile>>();
+            setmaxnreg_dec<widen_registers>();
         }
         widen_all<format, tile>(args, x_map, base, rank);
     } else {
         if constexpr (tile::w_groups == 2) {
-            setmaxnreg_inc<multiply_registers<tile>>();
+            setmaxnreg_inc<multiply_registers>();
         }
         multiply_all<format, tile>(args, base, rank);
     }
@@ -342,7 +305,7 @@ constexpr strip_prefill_instance make_staged(uint8_t i_tile)
     return {strip_staged<format, tile>,
             tile::bytes + shared_align,
             tile::n_threads,
-            tile::n_x / n_cluster / tile::n_boxes,
+            tile::n_x / n_cluster,
             format::wide::is_bf16 ? DTYPE_BF16 : DTYPE_F16,
             static_cast<uint8_t>(format::bits),
             format::scaling,
@@ -350,14 +313,9 @@ constexpr strip_prefill_instance make_staged(uint8_t i_tile)
             i_tile};
 }
 
-/* As in strip_prefill_tiles, of the format in the arguments. */
-#define STAGED_SMALL(...) make_staged<1, 128, __VA_ARGS__>(9), make_staged<1, 64, __VA_ARGS__>(10)
-#define STAGED_ALL(...)                                                                            \
-    make_staged<2, 256, __VA_ARGS__>(7), make_staged<2, 128, __VA_ARGS__>(8),                      \
-        make_staged<1, 128, __VA_ARGS__>(9)
-
+/* As in strip_prefill_tiles. */
 #define STAGED_FLOAT_OF(wide, bits, scaling)                                                       \
-    STAGED_ALL(staged_float<wide, bits, scaling, false>),                                          \
+    make_staged<1, 128, staged_float<wide, bits, scaling, false>>(6),                              \
         make_staged<2, 128, staged_float<wide, bits, scaling, true>>(3)
 #define STAGED_FLOAT(bits, scaling)                                                                \
     STAGED_FLOAT_OF(wide_bf16, bits, scaling), STAGED_FLOAT_OF(wide_f16, bits, scaling)

@@ -3,8 +3,8 @@
  *
  * Shared memory: n_stages of 64 of k, each n rows of x as the copy engine brings them and n_w rows
  * of W as warps have widened them, all rows of 128 bytes, swizzled; the scales of a stage's strips;
- * room for y on its way out; slots, each a strip's codes of 128 of k with the scales and zero
- * points of their slice, of which every warp that widens has its own; and barriers. A full one of a
+ * room for y on its way out; slots, each a strip's codes of 128 of k with the scales of their
+ * slice, of which every warp that widens has its own; and barriers. A full one of a
  * stage counts the bytes of x and the strips that have been widened, an empty one the warps of both
  * CTAs that have multiplied, one of a slot its bytes. */
 #pragma once
@@ -25,15 +25,12 @@ template <int w_groups_, int n_, uint32_t slot_bytes_> struct staged_tile {
     static constexpr uint32_t n_w = 64 * w_groups;
     static constexpr uint32_t n_strips = 4 * w_groups;
     static constexpr uint32_t n_multiply_warps = 4 * w_groups;
-    static constexpr bool is_large = w_groups == 2 && n == 256; /* with many sums a thread */
-    static constexpr bool has_halves = is_large;
-    static constexpr uint32_t n_boxes = has_halves ? 2 : 1; /* of x that each CTA has copied */
-    static constexpr uint32_t n_widen_warps = is_large ? 4 : 8;
+    static constexpr bool has_halves = false;
+    static constexpr uint32_t n_boxes = 1; /* of x that each CTA has copied */
+    static constexpr uint32_t n_widen_warps = 8;
     static constexpr uint32_t n_threads = 32 * (n_multiply_warps + n_widen_warps);
-    /* Warps for half the strips take two of a stage, those for twice as many a stage in turn. */
-    static constexpr uint32_t n_warp_strips = is_large ? 2 : 1;
-    static constexpr uint32_t n_team_warps = n_strips / n_warp_strips;
-    static constexpr uint32_t n_teams = n_widen_warps / n_team_warps; /* each a job's 128 of k */
+    static constexpr uint32_t n_teams =
+        n_widen_warps / n_strips; /* each a job's 128 of k in turn */
 
     static constexpr uint32_t x_bytes = n * k_stage * 2;
     static constexpr uint32_t w_bytes = n_w * k_stage * 2;
@@ -41,7 +38,7 @@ template <int w_groups_, int n_, uint32_t slot_bytes_> struct staged_tile {
     static constexpr uint32_t slot_bytes = slot_bytes_;
     static constexpr uint32_t n_slots = 4; /* a warp */
     static constexpr uint32_t slots_bytes = n_widen_warps * n_slots * slot_bytes;
-    static constexpr uint32_t y_warpgroup_bytes = 64 * 64 * (is_large ? 1 : 2);
+    static constexpr uint32_t y_warpgroup_bytes = 64 * 64 * 2;
     static constexpr uint32_t n_stages_max = 8;
     static constexpr uint32_t scales_bytes = n_stages_max * n_strips * 4;
     static constexpr uint32_t slot_barriers_bytes = n_widen_warps * n_slots * 8;
@@ -60,26 +57,6 @@ template <int w_groups_, int n_, uint32_t slot_bytes_> struct staged_tile {
     static constexpr uint32_t slot_full = empty + 8 * n_stages_max;
     static constexpr uint32_t bytes = full + barriers_bytes;
 };
-
-/* A unit of the work: a cluster's, tiles of W side by side. */
-struct staged_unit {
-    uint32_t i_w; /* of this CTA, in tiles */
-    uint32_t first_m;
-    bool
-        is_half; /* of the tile's rows of x, since there are no more, or for another to take them */
-};
-
-/* Whole units, then halves: see strip_prefill_args. */
-template <typename tile>
-__device__ __forceinline__ staged_unit unit_of(const strip_prefill_args &args, uint32_t i_unit,
-                                               uint32_t rank)
-{
-    bool is_part = i_unit >= args.n_whole_units;
-    uint32_t i_part = i_unit - args.n_whole_units;
-    tile_place place = place_of(args, is_part ? args.n_whole_units + i_part / 2 : i_unit, rank);
-    uint32_t first_m = place.i_x * tile::n_x + (is_part ? i_part % 2 * (tile::n_x / 2) : 0);
-    return {place.i_w, first_m, tile::has_halves && (is_part || args.m - first_m <= tile::n_x / 2)};
-}
 
 /* A place in the ring of stages. */
 template <typename tile> struct stage_place {
@@ -111,23 +88,20 @@ template <typename tile> struct job_cursor {
     uint32_t i_unit;
     uint32_t i_job; /* along k */
     uint32_t strip;
-    staged_unit unit;
+    unit_place unit;
 
     __device__ __forceinline__ void find_unit(const strip_prefill_args &args, uint32_t rank)
     {
-        for (; !is_over(args); i_unit += gridDim.x / n_cluster) {
+        if (!is_over(args)) {
             unit = unit_of<tile>(args, i_unit, rank);
-            if (unit.first_m < args.m) {
-                return;
-            }
         }
     }
 
     __device__ __forceinline__ void start(const strip_prefill_args &args, uint32_t rank)
     {
         warp = threadIdx.x / 32 - tile::n_multiply_warps;
-        strip = warp % tile::n_team_warps;
-        i_job = warp / tile::n_team_warps;
+        strip = warp % tile::n_strips;
+        i_job = warp / tile::n_strips;
         i_unit = i_job < args.n_k_stages / n_job_stages ? blockIdx.x / n_cluster : args.n_units;
         find_unit(args, rank);
     }
@@ -140,18 +114,12 @@ template <typename tile> struct job_cursor {
     /* Returns how many jobs further along k, and over the ends of units, that is. */
     __device__ __forceinline__ uint32_t step(const strip_prefill_args &args, uint32_t rank)
     {
-        if (tile::n_warp_strips == 2) {
-            strip ^= tile::n_team_warps;
-            if (strip >= tile::n_team_warps) {
-                return 0;
-            }
-        }
         uint32_t n_jobs = args.n_k_stages / n_job_stages;
         i_job += tile::n_teams;
         if (i_job < n_jobs) {
             return tile::n_teams;
         }
-        uint32_t i_team = warp / tile::n_team_warps;
+        uint32_t i_team = warp / tile::n_strips;
         uint32_t n_steps = n_jobs + tile::n_teams + i_team - i_job;
         i_job = i_team;
         i_unit += gridDim.x / n_cluster;

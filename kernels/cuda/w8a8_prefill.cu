@@ -141,8 +141,7 @@ constexpr uint32_t large_cost = 32;
 
 bool has_width(const w8a8_gemm_args &args, uint32_t n_columns)
 {
-    bool is_one_chain = args.kind == W8A8_INT8 || is_fast(args);
-    return n_columns == half_n || (n_columns == quarter_n && !is_fast(args)) || !is_one_chain;
+    return n_columns == half_n || !is_fast(args);
 }
 
 /* How many of n parts, dealt in turn, cluster i_cluster gets. */

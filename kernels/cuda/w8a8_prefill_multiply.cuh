@@ -50,10 +50,11 @@ __device__ __forceinline__ void release(const consumer &at, uint32_t i)
 }
 
 /* ---- e4m3: a chain for each block of k ---------------------------------------------------------
- * The quarters of W take turns in two sets of registers: while the sums of one are added to the
- * totals, those of the next are made. x comes to registers once for all of them, since products as
- * narrow as that would wait for shared memory if they read both sides there. Halves that take turns
- * in one set are as fast; barriers by which the warpgroups take turns cost a tenth. */
+ * Of tiles of 192 and 256 columns the quarters of W take turns in sets of registers: while the sums
+ * of one are added to the totals, those of the next are made. x comes to registers once for all of
+ * them, since products as narrow as that would wait for shared memory if they read both sides
+ * there. Halves that take turns in one set are as fast; barriers by which the warpgroups take turns
+ * cost a tenth. Of narrower tiles, blocks of k take turns. */
 
 /* A warp's 16 rows of x for a block of k. */
 struct x_block {
@@ -89,37 +90,28 @@ __device__ __forceinline__ void start_chain(const consumer &at, const x_block &x
     wgmma_commit();
 }
 
-/* Of a thread's two rows of x: for a block of k, and for a quarter of W too. */
-struct row_scales {
+/* Of a thread's two rows of x and a quarter of W, for a block of k. */
+struct chain_scales {
     float of_rows[2];
 };
 
-template <w8a8_kind kind> __device__ __forceinline__ row_scales read_x_scales(const consumer &at)
+template <w8a8_kind kind>
+__device__ __forceinline__ chain_scales read_scales(uint32_t i_stage, uint32_t i_quarter)
 {
     if constexpr (kind != W8A8_FP8_GROUP) {
         return {{1.0f, 1.0f}};
     }
-    uint32_t x = shared_base() + shared_map::x_scales + at.place.i * x_scales_bytes +
+    uint32_t x = shared_base() + shared_map::x_scales + i_stage * x_scales_bytes +
                  (own_warp() * 16 + own_lane() / 4) * 4;
-    return {{__uint_as_float(ld_shared(x)), __uint_as_float(ld_shared(x + 8 * 4))}};
-}
-
-template <w8a8_kind kind>
-__device__ __forceinline__ row_scales times_w_scale(const consumer &at, const row_scales &x,
-                                                    uint32_t i_quarter)
-{
-    if constexpr (kind != W8A8_FP8_GROUP) {
-        return x;
-    }
-    float w = __uint_as_float(ld_shared(shared_base() + shared_map::w_scales +
-                                        at.place.i * w_scales_bytes + i_quarter * 4));
-    return {{x.of_rows[0] * w, x.of_rows[1] * w}};
+    float w = __uint_as_float(
+        ld_shared(shared_base() + shared_map::w_scales + i_stage * w_scales_bytes + i_quarter * 4));
+    return {{__uint_as_float(ld_shared(x)) * w, __uint_as_float(ld_shared(x + 8 * 4)) * w}};
 }
 
 /* A chain that has ended. */
 template <w8a8_kind kind>
-__device__ __forceinline__ void add_chain(const row_scales &scales, uint32_t i_quarter, chain &sums,
-                                          fragment<kind> &total)
+__device__ __forceinline__ void add_chain(const chain_scales &scales, uint32_t i_quarter,
+                                          chain &sums, fragment<kind> &total)
 {
     wgmma_changed(sums);
     float *to = total.halves[i_quarter / 2] + i_quarter % 2 * (quarter_n / 2);
@@ -130,45 +122,113 @@ __device__ __forceinline__ void add_chain(const row_scales &scales, uint32_t i_q
     }
 }
 
-/* A tile of n columns. The last chain of a block is added when the next block has begun. Where
- * three take turns, each has a set of registers, since with two the next block would begin in the
- * set of the last; and it has to begin with two chains, since behind one ptxas puts a wait of its
- * own. */
+/* A tile of n columns, 192 or 256. The last chain of a block is added when the next block has
+ * begun. Where three take turns, each has a set of registers, since with two the next block would
+ * begin in the set of the last; and it has to begin with two chains, since behind one ptxas puts a
+ * wait of its own. */
 template <w8a8_kind kind, int n>
-__device__ __forceinline__ void multiply_chains(const w8a8_gemm_args &args, consumer &at,
-                                                fragment<kind> &total)
+__device__ __forceinline__ void multiply_quarters(const w8a8_gemm_args &args, consumer &at,
+                                                  fragment<kind> &total)
 {
     constexpr uint32_t i_end = n / quarter_n - 1;
     constexpr uint32_t n_sets = i_end == 2 ? 3 : 2, i_begun = i_end == 2 ? 1 : 0;
     uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
     chain chains[n_sets] = {};
-    row_scales last = {};
+    chain_scales last = {};
     for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
         wait_full(at);
         x_block x = load_x(at);
-        row_scales x_scales = read_x_scales<kind>(at);
 #pragma unroll
         for (uint32_t i = 0; i <= i_end; i++) {
             start_chain(at, x, i, chains[i % n_sets]);
             if (i > 0) {
-                row_scales scales = times_w_scale<kind>(at, x_scales, i - 1);
+                chain_scales scales = read_scales<kind>(at.place.i, i - 1);
                 wgmma_wait<1>();
                 add_chain<kind>(scales, i - 1, chains[(i - 1) % n_sets], total);
             }
-            if (i == i_begun && i_end > 0) {
+            if (i == i_begun) {
                 add_chain<kind>(last, i_end, chains[i_end % n_sets], total);
             }
         }
-        last = times_w_scale<kind>(at, x_scales, i_end);
+        last = read_scales<kind>(at.place.i, i_end);
         wgmma_wait<0>();
         release(at, at.place.i);
         ring_on(at.cut, at.place);
-        if (i_end == 0) {
-            add_chain<kind>(last, 0, chains[0], total);
+    }
+    add_chain<kind>(last, i_end, chains[i_end % n_sets], total);
+}
+
+/* A block of k of a tile of 64 or 128 columns, under way. */
+template <int n> struct block_chain {
+    chain quarters[n / quarter_n];
+    uint32_t i_stage;
+};
+
+template <w8a8_kind kind, int n>
+__device__ __forceinline__ void start_block(consumer &at, block_chain<n> &block)
+{
+    wait_full(at);
+    uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
+    uint64_t a = wgmma8_descriptor(stage + own_warp() / 4 * 64 * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
+    uint64_t b = wgmma8_descriptor(stage + x_bytes, SWIZZLE_ATOM_BYTES);
+    auto &sums = reinterpret_cast<float(&)[n / 2]>(block.quarters);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        wgmma8<wgmma_e4m3, n>::multiply(sums, a + 2 * i, b + 2 * i, i > 0);
+    }
+    wgmma_commit();
+    block.i_stage = at.place.i;
+    ring_on(at.cut, at.place);
+}
+
+template <w8a8_kind kind, int n>
+__device__ __forceinline__ void end_block(const consumer &at, block_chain<n> &block,
+                                          fragment<kind> &total)
+{
+    chain_scales scales[n / quarter_n];
+#pragma unroll
+    for (uint32_t i = 0; i < n / quarter_n; i++) {
+        scales[i] = read_scales<kind>(block.i_stage, i);
+    }
+    release(at, block.i_stage);
+#pragma unroll
+    for (uint32_t i = 0; i < n / quarter_n; i++) {
+        add_chain<kind>(scales[i], i, block.quarters[i], total);
+    }
+}
+
+/* Blocks one after another, without a loop: around a chain that is under way ptxas would let all
+ * products wait for one another. */
+template <w8a8_kind kind, int n, uint32_t n_blocks>
+__device__ __forceinline__ void multiply_run(consumer &at, fragment<kind> &total)
+{
+    block_chain<n> blocks[2] = {};
+#pragma unroll
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        start_block<kind, n>(at, blocks[i % 2]);
+        if (i > 0) {
+            wgmma_wait<1>();
+            end_block<kind, n>(at, blocks[(i - 1) % 2], total);
         }
     }
-    if (i_end > 0) {
-        add_chain<kind>(last, i_end, chains[i_end % n_sets], total);
+    wgmma_wait<0>();
+    end_block<kind, n>(at, blocks[(n_blocks - 1) % 2], total);
+}
+
+/* A tile of 64 or 128 columns: with one block at a time, most of it would be spent waiting. */
+template <w8a8_kind kind, int n>
+__device__ __forceinline__ void multiply_blocks(const w8a8_gemm_args &args, consumer &at,
+                                                fragment<kind> &total)
+{
+    constexpr uint32_t n_in_run = 4;
+    uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
+    uint32_t i_block = 0;
+    for (; i_block + n_in_run <= n_k_blocks; i_block += n_in_run) {
+        multiply_run<kind, n, n_in_run>(at, total);
+    }
+    for (; i_block < n_k_blocks; i_block++) {
+        multiply_run<kind, n, 1>(at, total);
     }
 }
 
@@ -210,27 +270,33 @@ template <w8a8_kind kind, bool is_one_chain, int n>
 __device__ __forceinline__ void multiply_columns(const w8a8_gemm_args &args, consumer &at,
                                                  fragment<kind> &total)
 {
-    if constexpr (is_one_chain && n != 3 * quarter_n) {
+    if constexpr (is_one_chain) {
         multiply_at_once<kind, n>(args, at, total);
-    } else if constexpr (!is_one_chain) {
-        multiply_chains<kind, n>(args, at, total);
+    } else if constexpr (n > half_n) {
+        multiply_quarters<kind, n>(args, at, total);
+    } else {
+        multiply_blocks<kind, n>(args, at, total);
     }
 }
 
 /* The sums of all of k: in one chain whole numbers, and e4m3 where the client asks for that. The
- * widths are those of choose_tiling(). */
+ * latter has no tiles of 64 or 192 columns: with a third width ptxas, short of registers, lets
+ * products wait for one another. */
 template <w8a8_kind kind, bool is_one_chain>
 __device__ __forceinline__ void multiply(const w8a8_gemm_args &args, const tile &tile, consumer &at,
                                          fragment<kind> &total)
 {
+    constexpr bool has_quarters = !(is_one_chain && kind == W8A8_FP8);
     if (tile.n_columns == n_columns_max) {
         multiply_columns<kind, is_one_chain, n_columns_max>(args, at, total);
-    } else if (tile.n_columns == half_n || (is_one_chain && kind == W8A8_FP8)) {
+    } else if (!has_quarters || tile.n_columns == half_n) {
         multiply_columns<kind, is_one_chain, half_n>(args, at, total);
-    } else if (tile.n_columns == quarter_n || is_one_chain) {
-        multiply_columns<kind, is_one_chain, quarter_n>(args, at, total);
-    } else {
-        multiply_columns<kind, is_one_chain, 3 * quarter_n>(args, at, total);
+    } else if constexpr (has_quarters) {
+        if (tile.n_columns == quarter_n) {
+            multiply_columns<kind, is_one_chain, quarter_n>(args, at, total);
+        } else {
+            multiply_columns<kind, is_one_chain, 3 * quarter_n>(args, at, total);
+        }
     }
 }
 

@@ -54,10 +54,11 @@ template <typename element, int n> struct wgmma8;
 #define NAMES_64                                                                                   \
     NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
              "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NAMES_128                                                                                  \
+#define NAMES_96                                                                                   \
     NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "  \
-             "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "    \
-             "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "    \
+             "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_128                                                                                  \
+    NAMES_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "  \
              "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, "      \
              "%123, %124, %125, %126, %127"
 
@@ -66,6 +67,7 @@ template <typename element, int n> struct wgmma8;
 #define OPERANDS_16(kind, d, i)  OPERANDS_8(kind, d, i), OPERANDS_8(kind, d, i + 8)
 #define OPERANDS_32(kind, d, i)  OPERANDS_16(kind, d, i), OPERANDS_16(kind, d, i + 16)
 #define OPERANDS_64(kind, d, i)  OPERANDS_32(kind, d, i), OPERANDS_32(kind, d, i + 32)
+#define OPERANDS_96(kind, d, i)  OPERANDS_64(kind, d, i), OPERANDS_32(kind, d, i + 64)
 #define OPERANDS_128(kind, d, i) OPERANDS_64(kind, d, i), OPERANDS_64(kind, d, i + 64)
 
 #define WGMMA8(element_, n_, n_sums, types, kind, a_name, b_name, is_sum_name, signs)              \
@@ -100,6 +102,7 @@ WGMMA8_S8(16, 8, "%8", "%9", "%10");
 WGMMA8_S8(32, 16, "%16", "%17", "%18");
 WGMMA8_S8(64, 32, "%32", "%33", "%34");
 WGMMA8_S8(128, 64, "%64", "%65", "%66");
+WGMMA8_S8(192, 96, "%96", "%97", "%98");
 WGMMA8_S8(256, 128, "%128", "%129", "%130");
 
 /* ---- a in registers ----------------------------------------------------------------------------
