@@ -122,6 +122,23 @@ __device__ __forceinline__ uint32_t lop3_and_or(uint32_t word, uint32_t bits)
     return result;
 }
 
+/* Bytes of a word as a selector of four nibbles says: 0 to 3 a byte, 8 to 11 the top bit of one,
+ * eight times. */
+__device__ __forceinline__ uint32_t prmt(uint32_t word, uint32_t selector)
+{
+    uint32_t result;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(result) : "r"(word), "r"(selector));
+    return result;
+}
+
+/* Of each byte b: b ^ 0x80 where that of mask is 0xff, ~b where it is 0. */
+__device__ __forceinline__ uint32_t lop3_negate(uint32_t word, uint32_t mask)
+{
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0x4b;" : "=r"(result) : "r"(word), "r"(mask), "n"(0x80808080u));
+    return result;
+}
+
 /* Two f32 as a pair of bf16, the first in the lower half; to nearest, ties to even. */
 __device__ __forceinline__ uint32_t cvt_rn_bf16x2(float low, float high)
 {

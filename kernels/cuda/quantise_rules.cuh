@@ -90,6 +90,17 @@ static __device__ struct grid grid_of(const struct quantise_rule &rule, const st
     }
 }
 
+/* x / scale, where inverse is 1 / scale, rounded, and e4m3 is made of it: a quotient that is
+ * corrected once is the rounded one, but for those so small that e4m3 has them as 0. For rows that
+ * have their scale by their largest element: it is normal, and no quotient is over 448, or it is
+ * NaN. */
+static __device__ float scaled_quotient(float x, float scale, float inverse)
+{
+    float quotient = __fmul_rn(x, inverse);
+    quotient = __fmaf_rn(__fmaf_rn(-quotient, scale, x), inverse, quotient);
+    return copysignf(quotient, x); /* 0 has lost it */
+}
+
 static __device__ uint8_t e4m3_code(const struct grid &grid, float x)
 {
     return __nv_cvt_float_to_fp8(__fdiv_rn(x, grid.scale), __NV_SATFINITE, __NV_E4M3);

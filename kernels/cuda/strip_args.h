@@ -13,6 +13,7 @@ struct strip_args {
     const void *row_scales;     /* (n / row_scale_group_n) of scale_dtype; NULL: none */
     const float *column_scales; /* NULL: none */
     const void *bias;           /* NULL: none */
+    const float *x_scales;      /* (m), of rows of x; NULL: none */
     uint32_t n;
     uint32_t k;
     uint32_t m; /* 1..STRIP_TILE_M_MAX */

@@ -1,5 +1,6 @@
 /* strip_gemm_row.c - the registry's row of strip_gemm.cu. More than 16 rows of x are several
  * launches of 16: the weight then comes from the L2 cache where it fits. */
+#include <stddef.h>
 #include <string.h>
 
 #include "ipc/base/num.h"
@@ -81,6 +82,7 @@ static int enqueue(const struct gk_launch *launch, void *stream)
     int r = 0;
     for (uint32_t i_m = 0; r == 0 && i_m < launch->problem.m; i_m += args.m) {
         args.m = (uint32_t)num_min(n_rows_max, launch->problem.m - i_m);
+        args.x_scales = args.x_scales != NULL ? launch->x_scale_rows[i_m] : NULL;
         memcpy(args.x_rows, launch->x_rows + i_m, args.m * sizeof(args.x_rows[0]));
         memcpy(args.y_rows, launch->y_rows + i_m, args.m * sizeof(args.y_rows[0]));
         r = strip_gemm_enqueue(&args, NULL, true, stream);

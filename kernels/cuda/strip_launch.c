@@ -17,6 +17,10 @@ static bool is_y_known(enum dtype dtype)
 
 int strip_check(const struct gk_problem *problem, uint32_t n_rows_max, struct reason *why)
 {
+    if (problem->desc.act != GK_ACT_FLOAT) {
+        return reason_set(why, STATUS_UNSUPPORTED,
+                          "it takes x as it comes, and this weight wants it quantised");
+    }
     if (!cuda_strip_is_layout(problem->layout)) {
         return reason_set(why, STATUS_UNSUPPORTED, "it reads the layouts cuda-strip16, not %s",
                           problem->layout != NULL ? problem->layout->tag : "none");
@@ -51,6 +55,7 @@ struct strip_args strip_args_of(const struct gk_launch *launch)
         .column_scales =
             has_columns ? (const float *)(const void *)(packed + shape.column_scales_offset) : NULL,
         .bias = desc->bias_dtype != DTYPE_NONE ? packed + shape.bias_offset : NULL,
+        .x_scales = launch->x_scale_rows != NULL ? launch->x_scale_rows[0] : NULL,
         .n = desc->n,
         .k = desc->k,
         .n_strips = shape.n_strips,

@@ -146,7 +146,7 @@ __device__ void store_elem(void *array, uint32_t dtype, uint32_t index, float va
     static_cast<uint16_t *>(array)[index] = is_nan ? nan : bits;
 }
 
-/* The end of a sum: column scale, bias, rounding. */
+/* The end of a sum: column scale, scale of the row of x, bias, rounding. */
 template <typename traits>
 __device__ __forceinline__ void store_y(const strip_args &args, void *const *y_rows, uint32_t m,
                                         uint32_t i_n, uint32_t i_m, float total)
@@ -161,6 +161,9 @@ __device__ __forceinline__ void store_y(const strip_args &args, void *const *y_r
     if (args.column_scales != nullptr) {
         float scale = args.column_scales[i_n];
         total = args.is_column_divisor ? __fdiv_rn(total, scale) : total * scale;
+    }
+    if (args.x_scales != nullptr) {
+        total *= args.x_scales[i_m];
     }
     if (args.bias != nullptr) {
         total += load_elem(args.bias, args.bias_dtype, i_n);

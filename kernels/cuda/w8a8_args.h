@@ -18,6 +18,13 @@ enum w8a8_kind {
     W8A8_N_KINDS
 };
 
+/* What is made of e4m3 x. */
+enum w8a8_x_form {
+    W8A8_X_TILES,  /* for w8a8_gemm.cu, as below; int8 too */
+    W8A8_X_STRIPS, /* the same, k in the order of strips: for w4a8_prefill.cu */
+    W8A8_X_ROWS    /* (n_rows) rows of f16 that the codes stand for, stage_bytes apart, at stages */
+};
+
 /* x as w8a8_x.cu lays it out for w8a8_gemm.cu, in the workspace. n_rows is m rounded up to what
  * wgmma is compiled for; rows beyond m are zero. */
 struct w8a8_x {
@@ -45,6 +52,7 @@ struct w8a8_lay_out_args {
     uint32_t kind;
     struct quantise_rule rule;
     uint32_t has_sums; /* the sums of codes are wanted */
+    uint32_t form;     /* enum w8a8_x_form */
     uint32_t x_dtype;
     struct w8a8_prefill_x prefill;
     const void *rows[CUDA_ROWS_MAX];

@@ -41,7 +41,7 @@ __device__ __forceinline__ extent part_extent(const w8a8_lay_out_args &args, con
          i_k += n_gather_threads * unit_k) {
         float values[unit_k];
         load_unit(row_of(args, i_row), static_cast<dtype>(args.x_dtype), i_k, args.k, values);
-        one = join(one, extent_of(values));
+        one = join(one, extent_of(args.rule, values));
     }
     return join_lanes<32>(one);
 }

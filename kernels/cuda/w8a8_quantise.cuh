@@ -78,9 +78,18 @@ template <uint32_t n_lanes> __device__ __forceinline__ extent join_lanes(extent 
     return one;
 }
 
-__device__ __forceinline__ extent extent_of(const float (&values)[unit_k])
+/* Schemes of e4m3 need magnitudes alone. */
+__device__ __forceinline__ extent extent_of(const quantise_rule &rule,
+                                            const float (&values)[unit_k])
 {
     extent one = {0, 0, 0};
+    if (rule.act <= FP8_GROUP) {
+#pragma unroll
+        for (uint32_t i = 0; i < unit_k; i++) {
+            one.magnitude = max(one.magnitude, __float_as_int(values[i]) & MAGNITUDE_MASK);
+        }
+        return one;
+    }
 #pragma unroll
     for (uint32_t i = 0; i < unit_k; i++) {
         extend(one, values[i]);
@@ -90,9 +99,28 @@ __device__ __forceinline__ extent extent_of(const float (&values)[unit_k])
 
 /* ---- codes ---- */
 
+/* Two at a time, of rows that have a scale of their own. */
+__device__ __forceinline__ uint4 scaled_codes_of(const grid &grid, const float (&values)[unit_k])
+{
+    uint4 unit = {};
+    uint32_t *words = &unit.x;
+    float inverse = __frcp_rn(grid.scale);
+#pragma unroll
+    for (uint32_t i = 0; i < unit_k; i += 2) {
+        float2 pair = {scaled_quotient(values[i], grid.scale, inverse),
+                       scaled_quotient(values[i + 1], grid.scale, inverse)};
+        uint32_t codes = __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
+        words[i / 4] |= codes << i % 4 * 8;
+    }
+    return unit;
+}
+
 __device__ __forceinline__ uint4 codes_of(const quantise_rule &rule, const grid &grid,
                                           const float (&values)[unit_k])
 {
+    if (rule.act == FP8_TOKEN || rule.act == FP8_GROUP) {
+        return scaled_codes_of(grid, values);
+    }
     uint4 unit = {};
     uint32_t *words = &unit.x;
 #pragma unroll
@@ -167,7 +195,7 @@ __device__ __forceinline__ x_unit make_unit(const w8a8_lay_out_args &args, grid 
         load_unit(row_of(args, i_row), static_cast<dtype>(args.x_dtype), i_k, args.k, values);
     }
     if (has_group_scale) {
-        grid = grid_of(args.rule, join_lanes<group_lanes>(extent_of(values)));
+        grid = grid_of(args.rule, join_lanes<group_lanes>(extent_of(args.rule, values)));
         unit.scale = is_inside ? grid.scale : 1.0f;
     }
     unit.codes = is_inside ? cut(codes_of(args.rule, grid, values), i_k, args.k) : unit.codes;

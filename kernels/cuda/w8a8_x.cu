@@ -4,6 +4,7 @@
  * A thread makes units (w8a8_quantise.cuh), each one 16-byte store. Where a whole row shares a
  * scale, each thread block that has a part of the row goes over all of it first, which is cheaper
  * than a launch that meets. Rows that come quantised are copied. Rows from m on are zeros. */
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/ptx.cuh"
@@ -24,7 +25,7 @@ __device__ extent row_extent(const w8a8_lay_out_args &args, const void *row)
     for (uint32_t i_k = threadIdx.x * unit_k; i_k < args.k; i_k += n_threads * unit_k) {
         float values[unit_k];
         load_unit(row, static_cast<dtype>(args.x_dtype), i_k, args.k, values);
-        one = join(one, extent_of(values));
+        one = join(one, extent_of(args.rule, values));
     }
     one = join_lanes<32>(one);
     if (threadIdx.x % 32 == 0) {
@@ -53,6 +54,52 @@ __device__ __forceinline__ uint8_t *unit_place(const w8a8_x &x, uint32_t i_row, 
                         i_row / SWIZZLE_ROWS * SWIZZLE_ATOM_BYTES +
                         swizzle_byte_of(i_row % SWIZZLE_ROWS, i_k % SWIZZLE_K);
     return x.stages + static_cast<uint64_t>(i_block / x.stage_blocks) * x.stage_bytes + in_stage;
+}
+
+/* A unit where 4-bit codes are multiplied with it, in the order in which words of theirs hold k
+ * (strip.h): words 0 and 2, then 1 and 3, lie side by side, and in each of them k 0, 2, 1 and 3. */
+__device__ __forceinline__ void store_in_strip_order(const w8a8_x &x, uint32_t i_row, uint32_t i_k,
+                                                     const uint4 &codes)
+{
+    constexpr uint32_t order = 0x3120;
+    uint32_t block_k = i_k / 32 * 32, to = i_k % 32 / 2;
+    uint8_t *even = unit_place(x, i_row, block_k) + to;
+    uint8_t *odd = unit_place(x, i_row, block_k + unit_k) + to;
+    *reinterpret_cast<uint2 *>(even) =
+        make_uint2(__byte_perm(codes.x, 0, order), __byte_perm(codes.z, 0, order));
+    *reinterpret_cast<uint2 *>(odd) =
+        make_uint2(__byte_perm(codes.y, 0, order), __byte_perm(codes.w, 0, order));
+}
+
+__device__ __forceinline__ uint32_t halves_of(uint32_t pair)
+{
+    __half2_raw halves =
+        __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(pair), __NV_E4M3);
+    return halves.x | static_cast<uint32_t>(halves.y) << 16;
+}
+
+/* A unit as f16, which holds every e4m3. */
+__device__ __forceinline__ void store_values(const w8a8_x &x, uint32_t i_row, uint32_t i_k,
+                                             const uint4 &codes)
+{
+    uint8_t *row = x.stages + static_cast<uint64_t>(i_row) * x.stage_bytes;
+    uint4 *to = reinterpret_cast<uint4 *>(row + i_k * sizeof(uint16_t));
+    to[0] = make_uint4(halves_of(codes.x), halves_of(codes.x >> 16), halves_of(codes.y),
+                       halves_of(codes.y >> 16));
+    to[1] = make_uint4(halves_of(codes.z), halves_of(codes.z >> 16), halves_of(codes.w),
+                       halves_of(codes.w >> 16));
+}
+
+__device__ __forceinline__ void store_unit(const w8a8_lay_out_args &args, uint32_t i_row,
+                                           uint32_t i_k, const uint4 &codes)
+{
+    if (args.form == W8A8_X_STRIPS) {
+        store_in_strip_order(args.x, i_row, i_k, codes);
+    } else if (args.form == W8A8_X_ROWS) {
+        store_values(args.x, i_row, i_k, codes);
+    } else {
+        *reinterpret_cast<uint4 *>(unit_place(args.x, i_row, i_k)) = codes;
+    }
 }
 
 __device__ __forceinline__ float *scale_place(const w8a8_x &x, uint32_t i_row, uint32_t i_block)
@@ -95,7 +142,7 @@ __global__ void __launch_bounds__(n_threads)
         bool is_inside = i_k < end_k;
         x_unit unit = make_unit(args, grid, i_row, is_inside ? i_k : end_k - unit_k);
         if (is_inside) {
-            *reinterpret_cast<uint4 *>(unit_place(args.x, i_row, i_k)) = unit.codes;
+            store_unit(args, i_row, i_k, unit.codes);
             sum += sum_of(unit.codes);
         }
         if (is_inside && args.kind == W8A8_FP8_GROUP && i_k % SWIZZLE_K == 0) {

@@ -128,3 +128,4 @@ template <int n> struct wgmma8_registers;
     }
 
 WGMMA8_REGISTERS(64, 32, "%32, %33, %34, %35", "%36", "%37");
+WGMMA8_REGISTERS(128, 64, "%64, %65, %66, %67", "%68", "%69");

@@ -34,17 +34,25 @@ static bool fits_int(const struct gk_desc *desc, enum gk_code code)
     bool is_group_known =
         group_k == 32 || group_k == 64 || group_k % STRIP_GROUP_MAX == 0 || group_k == desc->k;
     bool is_scale_known = desc->scale_dtype == DTYPE_F16 || desc->scale_dtype == DTYPE_BF16;
-    return desc->code == code && desc->act == GK_ACT_FLOAT && is_group_known && is_scale_known;
+    return desc->code == code && is_group_known && is_scale_known;
+}
+
+/* x in e4m3 with a scale a row, whose products are summed for 128 of k at a time. */
+static bool has_fp8_rows(const struct gk_desc *desc)
+{
+    bool is_row_scaled = desc->act == GK_ACT_FP8_TOKEN || desc->act == GK_ACT_FP8_TENSOR;
+    bool is_group_long = desc->group_k % STRIP_GROUP_MAX == 0 || desc->group_k == desc->k;
+    return is_row_scaled && is_group_long && !desc->has_perm;
 }
 
 static bool fits_u4(const struct gk_desc *desc)
 {
-    return fits_int(desc, GK_CODE_U4);
+    return fits_int(desc, GK_CODE_U4) && (desc->act == GK_ACT_FLOAT || has_fp8_rows(desc));
 }
 
 static bool fits_u8(const struct gk_desc *desc)
 {
-    return fits_int(desc, GK_CODE_U8);
+    return fits_int(desc, GK_CODE_U8) && desc->act == GK_ACT_FLOAT;
 }
 
 static bool fits_e4m3(const struct gk_desc *desc)

@@ -44,9 +44,10 @@ void strip_list_parts(const struct gk_canonical *canonical, const struct strip_s
 bool cuda_strip_is_layout(const struct gk_layout *layout);
 
 /* Weights whose x is not quantised. u4, u8: 16-bit scales in groups of 32, 64, any multiple of 128,
- * or all of k, a row at a time. e4m3: float scales for all of k, or in groups of a multiple of 128
- * by a multiple of 16 rows, or e8m0 ones in groups of 32. e2m1: e4m3 scales in groups of 16, or
- * e8m0 ones in groups of 32. */
+ * or all of k, a row at a time; u4 also of x in e4m3 with a scale a row of its own or the weight's,
+ * in groups of 128 or more and without act-order. e4m3: float scales for all of k, or in groups of
+ * a multiple of 128 by a multiple of 16 rows, or e8m0 ones in groups of 32. e2m1: e4m3 scales in
+ * groups of 16, or e8m0 ones in groups of 32. */
 extern const struct gk_layout cuda_strip_u4_layout;
 extern const struct gk_layout cuda_strip_u8_layout;
 extern const struct gk_layout cuda_strip_e4m3_layout;

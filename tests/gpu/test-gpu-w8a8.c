@@ -1,8 +1,7 @@
-/* test-gpu-w8a8.c - the 8-bit kernels of Hopper against the simple kernel, which has the host's
- * bits: the same bits for int8, close for e4m3; a row's bits at every m, at every place in a batch
- * and on every repeat; rows that come quantised; rows with NaN and infinities. Skipped without a
- * Hopper GPU.
- */
+/* test-gpu-w8a8.c - the kernels of Hopper with 8-bit activations against the simple kernel, which
+ * has the host's bits: the same bits for int8, close for e4m3; a row's bits at every m, at every
+ * place in a batch and on every repeat, of 4-bit weights in each of the two classes; rows that come
+ * quantised; rows with NaN and infinities. Skipped without a Hopper GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +38,8 @@ struct gpu_case {
     uint8_t *y; /* (M_MAX, n) of y_dtype */
     void *workspace;
     enum dtype x_dtype, y_dtype;
-    bool is_fast; /* prefill may accumulate fast, however few rows it has */
+    bool is_prefill; /* however few rows there are */
+    bool is_fast;    /* it may accumulate fast */
 };
 
 static const struct gk_kernel *find(const char *name)
@@ -55,8 +55,15 @@ static const struct gk_kernel *find(const char *name)
     return NULL;
 }
 
-static const struct gk_kernel *kernel_of(const struct gk_desc *desc)
+/* Of 4-bit weights, two kernels share the bits of a batch. */
+static const struct gk_kernel *kernel_of(const struct gpu_case *c, uint32_t m)
 {
+    const struct gk_desc *desc = &c->canonical.desc;
+    if (desc->code == GK_CODE_U4) {
+        return find(m > M_MAX || c->is_prefill       ? "cuda_w4a8_prefill"
+                    : m > 16 && desc->group_k >= 128 ? "cuda_w4a8_strip_wide"
+                                                     : "cuda_w4a8_strip_gemm");
+    }
     return find(gk_act_is_int8(desc->act) ? "cuda_int8_wgmma_gemm" : "cuda_fp8_wgmma_gemm");
 }
 
@@ -66,11 +73,13 @@ static void init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dt
     *c = (struct gpu_case){.x_dtype = x_dtype, .y_dtype = y_dtype, .x_offset = x_offset};
     canonical_random(&c->canonical, desc, random);
     uint64_t n_zeros = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
+    uint32_t n_codes = 1u << gk_code_bits(desc->code);
     for (uint64_t i = 0; desc->has_zeros && i < n_zeros; i++) {
-        c->canonical.zeros[i] = (uint8_t)random_next(random);
+        c->canonical.zeros[i] = (uint8_t)(random_next(random) % n_codes);
     }
     c->layout = gk_layout_for(desc, GK_DEVICE_CUDA);
-    assert_string_equal(c->layout->tag, "cuda-swizzle8");
+    assert_string_equal(c->layout->tag,
+                        desc->code == GK_CODE_U4 ? "cuda-strip16-u4" : "cuda-swizzle8");
     uint64_t size_bytes = c->layout->packed_bytes(desc);
     void *packed = aligned_alloc(64, size_bytes);
     assert_non_null(packed);
@@ -141,7 +150,7 @@ static uint8_t *run(const struct gk_kernel *kernel, const struct gpu_case *c, ui
                                            .x_dtype = c->x_dtype,
                                            .y_dtype = c->y_dtype,
                                            .cuda_arch = cuda_arch,
-                                           .is_prefill = m > M_MAX || c->is_fast,
+                                           .is_prefill = m > M_MAX || c->is_prefill,
                                            .may_accumulate_fast = c->is_fast},
                                .packed = c->packed,
                                .prefill = {.x = x,
@@ -205,7 +214,7 @@ static void assert_invariant(const struct gpu_case *c, const uint8_t *all, const
     uint64_t row_bytes = (uint64_t)c->canonical.desc.n * dtype_bytes(c->y_dtype);
     for (uint32_t m = 1; m <= M_MAX; m++) {
         uint32_t first = 5 * m % (M_MAX - m + 1);
-        uint8_t *some = run(kernel_of(&c->canonical.desc), c, first, m);
+        uint8_t *some = run(kernel_of(c, m), c, first, m);
         if (memcmp(some, all + first * row_bytes, m * row_bytes) != 0) {
             fail_msg("%s: other bits at m %u", what, m);
         }
@@ -213,23 +222,27 @@ static void assert_invariant(const struct gpu_case *c, const uint8_t *all, const
     }
 }
 
-/* Rows of prefill have the bits that they have in a batch. */
-static void assert_prefill(const struct gpu_case *c, const char *what)
+/* Rows of prefill have the bits that they have in a batch, of 4-bit weights in a chunk of prefill.
+ */
+static void assert_prefill(struct gpu_case *c, const char *what)
 {
     static const uint32_t ms[] = {65, 128, 200, ROWS_MAX};
     uint64_t row_bytes = (uint64_t)c->canonical.desc.n * dtype_bytes(c->y_dtype);
+    c->is_prefill = c->canonical.desc.code == GK_CODE_U4;
     for (uint32_t i = 0; i < ARRAY_LENGTH(ms); i++) {
-        uint8_t *all = run(kernel_of(&c->canonical.desc), c, 0, ms[i]);
+        uint8_t *all = run(kernel_of(c, ms[i]), c, 0, ms[i]);
         for (uint32_t first = 0; first < ms[i]; first += M_MAX) {
             uint32_t m = (uint32_t)num_min(M_MAX, ms[i] - first);
-            uint8_t *some = run(kernel_of(&c->canonical.desc), c, first, m);
+            uint8_t *some = run(kernel_of(c, m), c, first, m);
             if (memcmp(some, all + first * row_bytes, m * row_bytes) != 0) {
                 fail_msg("%s: other bits in prefill of %u rows", what, ms[i]);
             }
             free(some);
         }
+        assert_near_simple(c, all, what);
         free(all);
     }
+    c->is_prefill = false;
 }
 
 /* Sums that stay in the tensor core are less exact, and a row has the same bits in every chunk. */
@@ -239,17 +252,17 @@ static void assert_fast(struct gpu_case *c, const uint8_t *promoted, const char 
     const struct gk_desc *desc = &c->canonical.desc;
     uint64_t row_bytes = (uint64_t)desc->n * dtype_bytes(c->y_dtype);
     bool is_grouped = desc->act == GK_ACT_FP8_GROUP || gk_desc_groups(desc) > 1;
-    c->is_fast = true;
-    uint8_t *fast = run(kernel_of(desc), c, 0, ROWS_MAX);
+    c->is_fast = c->is_prefill = true;
+    uint8_t *fast = run(kernel_of(c, ROWS_MAX), c, 0, ROWS_MAX);
     for (uint32_t i = 0; i < ARRAY_LENGTH(ms); i++) {
         uint32_t first = ROWS_MAX - ms[i] - i;
-        uint8_t *some = run(kernel_of(desc), c, first, ms[i]);
+        uint8_t *some = run(kernel_of(c, ms[i]), c, first, ms[i]);
         if (memcmp(some, fast + first * row_bytes, ms[i] * row_bytes) != 0) {
             fail_msg("%s: other bits in a chunk of %u rows, fast", what, ms[i]);
         }
         free(some);
     }
-    c->is_fast = false;
+    c->is_fast = c->is_prefill = false;
     bool is_same = memcmp(fast, promoted, M_MAX * row_bytes) == 0;
     if ((gk_act_is_int8(desc->act) || is_grouped) && !is_same) {
         fail_msg("%s: there is no fast accumulation, and other bits", what);
@@ -267,9 +280,9 @@ static const uint32_t shapes[][2] = {{1, 16},     {7, 129},    {64, 128},   {200
 
 static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
-static bool is_w8a8(const struct gk_desc *desc)
+static bool is_served(const struct gk_desc *desc)
 {
-    return desc->act != GK_ACT_FLOAT && gk_code_bits(desc->code) == 8;
+    return desc->act != GK_ACT_FLOAT && !desc->has_perm;
 }
 
 static void check_format(const struct format_case *format, uint32_t i)
@@ -283,11 +296,13 @@ static void check_format(const struct format_case *format, uint32_t i)
     init(&c, &desc, dtypes[i % 3], dtypes[i / 3 % 3], i % 5 == 1 ? 3 : 0, &random);
     void *x = random_x(&desc, c.x_dtype, &random);
     set_x(&c, c.x_dtype, x);
-    uint8_t *all = run(kernel_of(&desc), &c, 0, M_MAX);
+    uint8_t *all = run(kernel_of(&c, M_MAX), &c, 0, M_MAX);
     assert_near_simple(&c, all, format->name);
     assert_invariant(&c, all, format->name);
     assert_prefill(&c, format->name);
-    assert_fast(&c, all, format->name);
+    if (desc.code != GK_CODE_U4) { /* which is never summed fast */
+        assert_fast(&c, all, format->name);
+    }
     free(all);
     free(x);
     finish(&c);
@@ -299,12 +314,12 @@ static void test_all_schemes(void **state)
     uint32_t n_run = 0;
     for (uint32_t i = 0; i < n_format_cases * ARRAY_LENGTH(shapes); i++) {
         const struct format_case *format = &format_cases[i / ARRAY_LENGTH(shapes)];
-        if (is_w8a8(&format->desc)) {
+        if (is_served(&format->desc)) {
             check_format(format, i);
             n_run++;
         }
     }
-    assert_int_equal(n_run, 10 * ARRAY_LENGTH(shapes));
+    assert_int_equal(n_run, 13 * ARRAY_LENGTH(shapes));
 }
 
 /* Rows that the host quantised give the bits of the rows themselves, in the type they come in. */
@@ -323,21 +338,23 @@ static void check_given(const struct format_case *format)
                         codes + (uint64_t)i * desc.k, scales + (uint64_t)i * c.n_x_scales);
     }
     set_x(&c, DTYPE_F32, x);
-    uint8_t *expected = run(kernel_of(&desc), &c, 0, ROWS_MAX);
+    uint8_t *expected = run(kernel_of(&c, ROWS_MAX), &c, 0, ROWS_MAX);
+    uint8_t *expected_batch = run(kernel_of(&c, M_MAX), &c, 0, M_MAX);
     set_x(&c, gk_act_dtype(desc.act), codes);
     assert_cuda(cudaMemcpy(c.x_scales, scales, (uint64_t)ROWS_MAX * c.n_x_scales * sizeof(*scales),
                            cudaMemcpyHostToDevice));
-    uint8_t *prefill = run(kernel_of(&desc), &c, 0, ROWS_MAX);
+    uint8_t *prefill = run(kernel_of(&c, ROWS_MAX), &c, 0, ROWS_MAX);
     assert_memory_equal(prefill, expected, (uint64_t)ROWS_MAX * desc.n * sizeof(float));
     free(prefill);
     for (uint32_t m = 1; m <= M_MAX; m += 7) {
-        uint8_t *y = run(kernel_of(&desc), &c, 0, m);
-        if (memcmp(y, expected, (uint64_t)m * desc.n * sizeof(float)) != 0) {
+        uint8_t *y = run(kernel_of(&c, m), &c, 0, m);
+        if (memcmp(y, expected_batch, (uint64_t)m * desc.n * sizeof(float)) != 0) {
             fail_msg("%s: other bits from rows that come quantised", format->name);
         }
         free(y);
     }
     free(expected);
+    free(expected_batch);
     free(x);
     free(codes);
     free(scales);
@@ -350,7 +367,7 @@ static void test_quantised_rows(void **state)
     for (uint32_t i = 0; i < n_format_cases; i++) {
         /* Codes of a dynamic zero point cannot come: theirs are symmetric. */
         const struct gk_desc *desc = &format_cases[i].desc;
-        if (is_w8a8(desc) && desc->act != GK_ACT_INT8_TOKEN_ZERO) {
+        if (is_served(desc) && desc->act != GK_ACT_INT8_TOKEN_ZERO) {
             check_given(&format_cases[i]);
         }
     }
@@ -358,18 +375,19 @@ static void test_quantised_rows(void **state)
 
 /* The kernel and the simple one agree on which elements are NaN and infinite; other rows keep their
  * bits. */
-static void check_spoiled(const struct format_case *format, double value)
+static void check_spoiled(const struct format_case *format, double value, bool is_prefill)
 {
     struct random random = {9};
     struct gk_desc desc = format_desc(format, 72, 520, DTYPE_NONE);
     struct gpu_case c;
     init(&c, &desc, DTYPE_F32, DTYPE_F32, 0, &random);
+    c.is_prefill = is_prefill;
     float *x = random_x(&desc, DTYPE_F32, &random);
     set_x(&c, DTYPE_F32, x);
-    uint8_t *before = run(kernel_of(&desc), &c, 0, M_MAX);
+    uint8_t *before = run(kernel_of(&c, M_MAX), &c, 0, M_MAX);
     x[5 * desc.k + 300] = (float)value;
     set_x(&c, DTYPE_F32, x);
-    uint8_t *after = run(kernel_of(&desc), &c, 0, M_MAX);
+    uint8_t *after = run(kernel_of(&c, M_MAX), &c, 0, M_MAX);
     uint8_t *simple = run(find("cuda_any_gemm_simple"), &c, 0, M_MAX);
     for (uint64_t i = 0; i < (uint64_t)M_MAX * desc.n; i++) {
         double y = elem_load(after, DTYPE_F32, i);
@@ -390,10 +408,12 @@ static void test_not_finite(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < n_format_cases; i++) {
-        if (is_w8a8(&format_cases[i].desc)) {
-            check_spoiled(&format_cases[i], (double)NAN);
-            check_spoiled(&format_cases[i], (double)INFINITY);
-            check_spoiled(&format_cases[i], -(double)INFINITY);
+        if (is_served(&format_cases[i].desc)) {
+            for (int is_prefill = 0; is_prefill < 2; is_prefill++) {
+                check_spoiled(&format_cases[i], (double)NAN, is_prefill);
+                check_spoiled(&format_cases[i], (double)INFINITY, is_prefill);
+                check_spoiled(&format_cases[i], -(double)INFINITY, is_prefill);
+            }
         }
     }
 }

@@ -181,6 +181,20 @@ static void test_strips_decline(void **state)
     assert_false(cuda_strip_u4_layout.fits(&desc));
     desc = desc_plain(64, 128, DTYPE_F16, DTYPE_NONE);
     assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc = desc_int4(64, 256, 128, DTYPE_F16, DTYPE_NONE);
+    desc.act = GK_ACT_FP8_TOKEN;
+    assert_true(cuda_strip_u4_layout.fits(&desc)); /* e4m3 x by the row, in groups of 128 */
+    desc.has_perm = true;
+    assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc.has_perm = false;
+    desc.group_k = 64;
+    assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc.group_k = 128;
+    desc.act = GK_ACT_FP8_GROUP;
+    assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc.act = GK_ACT_FP8_TOKEN;
+    desc.code = GK_CODE_U8;
+    assert_false(cuda_strip_u8_layout.fits(&desc));
     desc = desc_int4(64, 256, 128, DTYPE_F32, DTYPE_NONE);
     desc.code = GK_CODE_E4M3;
     assert_false(cuda_strip_e4m3_layout.fits(&desc)); /* a scale for each row and 128 */
