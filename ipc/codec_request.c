@@ -43,6 +43,7 @@ static void put_load(struct arena *arena, const struct msg_load *load, Gemmd__Wi
     wire->tp_size = load->shaping.tp_size;
     wire->fuse = codec_put_text(arena, load->shaping.fuse);
     wire->split = codec_put_text(arena, load->shaping.split);
+    wire->act = codec_put_text(arena, load->shaping.act);
 }
 
 static void put_submit(const struct request_desc *desc, Gemmd__Wire__Submit *wire)
@@ -215,6 +216,7 @@ static void take_load(struct codec_reader *reader, const Gemmd__Wire__Load *wire
     load->shaping.tp_size = wire->tp_size;
     CODEC_TAKE_TEXT(reader, load->shaping.fuse, wire->fuse, "load.fuse");
     CODEC_TAKE_TEXT(reader, load->shaping.split, wire->split, "load.split");
+    CODEC_TAKE_TEXT(reader, load->shaping.act, wire->act, "load.act");
 }
 
 static void take_submit(struct codec_reader *reader, const Gemmd__Wire__Submit *wire,

@@ -54,13 +54,16 @@ enum msg_verb {
 /* msg_verb_name() - "weight_find" for MSG_VERB_WEIGHT_FIND; "?" for what is no verb. Static. */
 const char *msg_verb_name(enum msg_verb verb);
 
-/* How modules of a checkpoint become weights: which rank's slice of them, which are fused, and
- * along what they are cut. PROTOCOL.md has the two texts' syntax; empty: nothing. */
+/* How modules of a checkpoint become weights: which rank's slice of them, which are fused, along
+ * what they are cut, and of which x is quantised. PROTOCOL.md has the texts' syntax; empty:
+ * nothing.
+ */
 struct msg_shaping {
     uint32_t tp_rank;
     uint32_t tp_size; /* 0 or 1: whole */
     char fuse[MSG_SHAPING_BYTES];
     char split[MSG_SHAPING_BYTES];
+    char act[MSG_SHAPING_BYTES];
 };
 
 struct msg_load {

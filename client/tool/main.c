@@ -13,7 +13,7 @@ static const struct tool_command commands[] = {
     {"status", "", "version, uptime, devices, models, sessions, rates", command_status},
     {"load",
      "NAME PATH [--device D] [--fuse [RULE]]... [--tp-rank R --tp-size S] [--tp-split "
-     "MODULE=AXIS]...",
+     "MODULE=AXIS]... [--activations [MODULE=]fp8|float]...",
      "load a checkpoint folder as NAME", command_load},
     {"unload", "NAME", "stop serving a model", command_unload},
     {"reload", "NAME", "read a model's checkpoint again and swap it in", command_reload},

@@ -9,9 +9,13 @@
 #include "client/tool/tool.h"
 
 static const struct option load_options[] = {
-    {"device", required_argument, NULL, 'd'},   {"tp-rank", required_argument, NULL, 'r'},
-    {"tp-size", required_argument, NULL, 's'},  {"fuse", optional_argument, NULL, 'f'},
-    {"tp-split", required_argument, NULL, 'k'}, {0},
+    {"device", required_argument, NULL, 'd'},
+    {"tp-rank", required_argument, NULL, 'r'},
+    {"tp-size", required_argument, NULL, 's'},
+    {"fuse", optional_argument, NULL, 'f'},
+    {"tp-split", required_argument, NULL, 'k'},
+    {"activations", required_argument, NULL, 'a'},
+    {0},
 };
 
 static int parse_count(const char *text, const char *what, uint32_t *ret_count)
@@ -76,6 +80,8 @@ static int take_load_option(int key, int argc, char **argv, struct load_line *li
         return add_rule(fuse_rule(argc, argv, line), "--fuse", load->shaping.fuse);
     case 'k':
         return add_rule(optarg, "--tp-split", load->shaping.split);
+    case 'a':
+        return add_rule(optarg, "--activations", load->shaping.act);
     default:
         return tool_bad_option(key, argv);
     }

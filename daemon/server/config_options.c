@@ -130,7 +130,7 @@ static const struct config_option options[] = {
         "NAME=PATH of a checkpoint to load before the daemon is ready.", .rule = rule_model),
     ROW(LIST, model_options, "", 0, CONFIG_MODELS_MAX, "",
         "NAME: KEY=VALUE ... for one of the models: fuse=RULE, tp_rank=R, tp_size=S, split=RULE, "
-        "as in gemmctl load.",
+        "activations=RULE, as in gemmctl load.",
         .rule = rule_model_options),
     RELOADABLE_ROW(LIST, admin_uids, "", 0, CONFIG_ADMINS_MAX, "",
                    "A user id that may load, unload, reload, verify, bench, drain and cancel jobs, "

@@ -50,6 +50,9 @@ static bool take_option(char *option, struct msg_shaping *shaping)
     if (strcmp(option, "fuse") == 0) {
         return add_rule(shaping->fuse, value);
     }
+    if (strcmp(option, "activations") == 0) {
+        return add_rule(shaping->act, value);
+    }
     return strcmp(option, "split") == 0 && add_rule(shaping->split, value);
 }
 
@@ -64,7 +67,7 @@ static int parse_options(const char *item, char *options, struct msg_shaping *sh
         if (!take_option(option, shaping)) {
             return INVALID(why,
                            "'%.40s' in '%.100s' is none of tp_rank=R, tp_size=S, "
-                           "fuse=RULE, split=RULE",
+                           "fuse=RULE, split=RULE, activations=RULE",
                            option, item);
         }
     }

@@ -1,7 +1,7 @@
 /* model_options.h - how a model of the configuration is shaped: items "NAME: KEY=VALUE ..." of the
  * option model_options.
  *
- * Keys: tp_rank and tp_size (numbers), fuse and split (a rule each time; see
+ * Keys: tp_rank and tp_size (numbers), fuse, split and activations (a rule each time; see
  * daemon/weights/shaping.h). */
 #pragma once
 

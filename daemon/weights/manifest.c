@@ -89,14 +89,14 @@ static json_t *warnings_array(const struct model *model)
  * short, which manifest_write() sees. */
 static json_t *model_object(const struct model *model)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I, s:i, s:f, s:o, s:o, s:o}", "model",
-                     model->name, "path", model->path, "device", device_identity(model->device),
-                     "tp_rank", (json_int_t)model->shaping.tp_rank, "tp_size",
-                     (json_int_t)model->shaping.tp_size, "fuse", model->shaping.fuse, "split",
-                     model->shaping.split, "generation", (json_int_t)model->generation, "act_dtype",
-                     (int)model->act_dtype, "load_seconds", model->load_seconds, "warnings",
-                     warnings_array(model), "sources", sources_array(&model->sources), "weights",
-                     weights_array(model));
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:I, s:i, s:f, s:o, s:o, s:o}",
+                     "model", model->name, "path", model->path, "device",
+                     device_identity(model->device), "tp_rank", (json_int_t)model->shaping.tp_rank,
+                     "tp_size", (json_int_t)model->shaping.tp_size, "fuse", model->shaping.fuse,
+                     "split", model->shaping.split, "act", model->shaping.act, "generation",
+                     (json_int_t)model->generation, "act_dtype", (int)model->act_dtype,
+                     "load_seconds", model->load_seconds, "warnings", warnings_array(model),
+                     "sources", sources_array(&model->sources), "weights", weights_array(model));
 }
 
 static char *model_text(const struct model *model)
@@ -228,16 +228,18 @@ static bool take_text(char *target, size_t size_bytes, const char *text)
 static int read_head(struct manifest *manifest, struct reason *why)
 {
     const char *name, *path, *device, *fuse, *split;
+    const char *act = ""; /* which older ones do not have */
     json_int_t tp_rank, tp_size, generation;
     struct manifest head = MANIFEST_NULL;
-    if (json_unpack(manifest->root, "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:I}", "model", &name,
+    if (json_unpack(manifest->root, "{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s?s, s:I}", "model", &name,
                     "path", &path, "device", &device, "tp_rank", &tp_rank, "tp_size", &tp_size,
-                    "fuse", &fuse, "split", &split, "generation", &generation) != 0 ||
+                    "fuse", &fuse, "split", &split, "act", &act, "generation", &generation) != 0 ||
         !take_text(head.name, sizeof(head.name), name) ||
         !take_text(head.path, sizeof(head.path), path) ||
         !take_text(head.device, sizeof(head.device), device) ||
         !take_text(head.shaping.fuse, sizeof(head.shaping.fuse), fuse) ||
         !take_text(head.shaping.split, sizeof(head.shaping.split), split) ||
+        !take_text(head.shaping.act, sizeof(head.shaping.act), act) ||
         msg_name_check(head.name, "model name", NULL) != 0) {
         return damaged(why, "it names no model");
     }

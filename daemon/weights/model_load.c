@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/weights/act_rules.h"
 #include "daemon/weights/model_fill.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
@@ -41,6 +42,9 @@ int model_source_open(const char *path, const struct msg_shaping *shaping,
     }
     if (r == 0) {
         r = find_modules(&source, warnings, why);
+    }
+    if (r == 0) {
+        r = act_rules_apply(&parsed, &source.modules, warnings, why);
     }
     if (r == 0) {
         r = plan_make(&source.modules, &parsed, warnings, &source.plan, why);

@@ -124,6 +124,35 @@ static int parse_split(const struct word *word, struct shaping *shaping, struct 
     return 0;
 }
 
+/* ---- act ---- */
+
+static bool read_act(const char *text, enum gk_act *ret_act)
+{
+    *ret_act = strcmp(text, "fp8") == 0 ? GK_ACT_FP8_TOKEN : GK_ACT_FLOAT;
+    return *ret_act != GK_ACT_FLOAT || strcmp(text, "float") == 0;
+}
+
+static int parse_act(const struct word *word, struct shaping *shaping, struct reason *why)
+{
+    char rule[MSG_SHAPING_BYTES];
+    struct shaping_act act = {.act = GK_ACT_FLOAT};
+    bool is_rule = copy_word(word, rule, sizeof(rule));
+    char *equals = is_rule ? strrchr(rule, '=') : NULL;
+    if (equals) {
+        is_rule = copy_word(&(struct word){rule, (size_t)(equals - rule)}, act.module,
+                            sizeof(act.module));
+    }
+    if (!is_rule || !read_act(equals ? equals + 1 : rule, &act.act)) {
+        return INVALID(why, "activations: '%.*s' is not fp8, float, MODULE=fp8 or MODULE=float",
+                       (int)num_min(word->n_bytes, 100), word->at);
+    }
+    if (shaping->n_acts == SHAPING_RULES_MAX) {
+        return INVALID(why, "activations: more than %d rules", SHAPING_RULES_MAX);
+    }
+    shaping->acts[shaping->n_acts++] = act;
+    return 0;
+}
+
 /* ---- the whole ---- */
 
 int shaping_parse(const struct msg_shaping *message, struct shaping *ret_shaping,
@@ -143,6 +172,9 @@ int shaping_parse(const struct msg_shaping *message, struct shaping *ret_shaping
     for (const char *at = message->split; r == 0 && next_word(&at, " ", &word);) {
         r = parse_split(&word, &shaping, why);
     }
+    for (const char *at = message->act; r == 0 && next_word(&at, " ", &word);) {
+        r = parse_act(&word, &shaping, why);
+    }
     if (r == 0) {
         *ret_shaping = shaping;
     }
@@ -154,7 +186,7 @@ bool shaping_is_same(const struct msg_shaping *a, const struct msg_shaping *b)
     uint64_t size_a = num_max(a->tp_size, 1);
     uint64_t size_b = num_max(b->tp_size, 1);
     return a->tp_rank == b->tp_rank && size_a == size_b && strcmp(a->fuse, b->fuse) == 0 &&
-           strcmp(a->split, b->split) == 0;
+           strcmp(a->split, b->split) == 0 && strcmp(a->act, b->act) == 0;
 }
 
 /* Columns of y that belong together come out of these; lm_head's are those of the vocabulary. */
@@ -199,4 +231,24 @@ enum shaping_axis shaping_axis_of(const struct shaping *shaping, const char *mod
         return SHAPING_N;
     }
     return is_one_of(module, cut_along_k, ARRAY_LENGTH(cut_along_k)) ? SHAPING_K : SHAPING_UNSAID;
+}
+
+bool shaping_is_about(const struct shaping_act *act, const char *module)
+{
+    return act->module[0] != '\0' && is_end_of(module, act->module);
+}
+
+const struct shaping_act *shaping_act_of(const struct shaping *shaping, const char *module)
+{
+    const struct shaping_act *of_all = NULL;
+    for (uint32_t i = 0; i < shaping->n_acts; i++) {
+        const struct shaping_act *act = &shaping->acts[i];
+        if (shaping_is_about(act, module)) {
+            return act;
+        }
+        if (act->module[0] == '\0' && !of_all) {
+            of_all = act;
+        }
+    }
+    return of_all;
 }

@@ -1,5 +1,6 @@
 /* test-served-shapes.c - fused weights and tensor-parallel slices through the real daemon: the
- * parts of a product concatenate or sum to the whole. */
+ * parts of a product concatenate or sum to the whole; and activations that are quantised by
+ * request. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,14 +32,17 @@ static gemmd_client_t *client;
 static char path[300];
 static float x[M * K];
 
-static void write_model(void)
+static void write_model(uint32_t group_k)
 {
     struct tensor_file file;
     uint64_t random = 5;
+    char config[200];
     (void)snprintf(path, sizeof(path), "%s", fixture.folder.path);
-    write_text(temp_path(&fixture.folder, "config.json"),
-               "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
-               "\"group_size\":64}}");
+    (void)snprintf(config, sizeof(config),
+                   "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+                   "\"group_size\":%u}}",
+                   group_k);
+    write_text(temp_path(&fixture.folder, "config.json"), config);
     tensor_file_init(&file);
     for (size_t i = 0; i < ARRAY_LENGTH(layers); i++) {
         struct gk_canonical canonical;
@@ -46,7 +50,7 @@ static void write_model(void)
                                      .k = K,
                                      .code = GK_CODE_U4,
                                      .group_n = 1,
-                                     .group_k = 64,
+                                     .group_k = group_k,
                                      .scale_dtype = DTYPE_F16,
                                      .bias_dtype = DTYPE_F16};
         random_weight(&canonical, &desc, &random);
@@ -64,7 +68,7 @@ static int set_up(void **state)
 {
     (void)state;
     int r = bare_start(&fixture, &client);
-    write_model();
+    write_model(64);
     return r;
 }
 
@@ -217,6 +221,53 @@ static void test_another_shape_is_another_model(void **state)
     assert_non_null(strstr(text, "cannot be cut into 3 equal pieces"));
 }
 
+/* How far y is from another one, beside the latter. */
+static double distance(const float *y, const float *other, uint32_t n_elements)
+{
+    double error = 0, norm = 0;
+    for (uint32_t i = 0; i < n_elements; i++) {
+        double difference = (double)y[i] - (double)other[i];
+        error += difference * difference;
+        norm += (double)other[i] * (double)other[i];
+    }
+    return sqrt(error / norm);
+}
+
+/* load() has the daemon compare products with the reference, x quantised. e4m3 is off by 2^-4 at
+ * most. */
+static void test_activations_by_request(void **state)
+{
+    (void)state;
+    char text[MSG_TEXT_BYTES];
+    uint32_t n;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
+    const struct msg_shaping all = {.act = "fp8"};
+    assert_int_equal(control_load(client, "m", path, &all, text), GEMMD_UNSUPPORTED);
+    assert_non_null(strstr(text, "cannot have fp8 activations: they go with groups of 128"));
+    write_model(128);
+    load("float", NULL);
+    load("fp8", &(struct msg_shaping){.act = "fp8 o_proj=float"});
+    assert_int_equal(gemmd_find_weight(client, "fp8/l.q_proj", &weight), GEMMD_OK);
+    assert_int_equal(weight.act, GEMMD_ACT_FP8_TOKEN);
+    float *exact = multiply("float/l.q_proj", 0, &n);
+    float *rounded = multiply("fp8/l.q_proj", 0, &n);
+    double error = distance(rounded, exact, M * n);
+    assert_true(error > 0.005 && error < 0.0625);
+    free(exact);
+    free(rounded);
+    exact = multiply("float/l.o_proj", 0, &n);
+    rounded = multiply("fp8/l.o_proj", 0, &n);
+    assert_memory_equal(rounded, exact, (size_t)M * n * sizeof(float));
+    free(exact);
+    free(rounded);
+    assert_int_equal(control_job(client, MSG_VERB_RELOAD, "fp8", NULL, NULL), 0);
+    assert_int_equal(gemmd_find_weight(client, "fp8/l.q_proj", &weight), GEMMD_OK);
+    assert_int_equal(weight.act, GEMMD_ACT_FP8_TOKEN);
+    assert_int_equal(control_verb(client, MSG_VERB_UNLOAD, "float"), 0);
+    assert_int_equal(control_verb(client, MSG_VERB_UNLOAD, "fp8"), 0);
+    write_model(64);
+}
+
 static void test_shape_from_the_configuration(void **state)
 {
     (void)state;
@@ -241,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_fused_is_its_parts),
         cmocka_unit_test(test_ranks_make_the_whole),
         cmocka_unit_test(test_another_shape_is_another_model),
+        cmocka_unit_test(test_activations_by_request),
         cmocka_unit_test(test_shape_from_the_configuration),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

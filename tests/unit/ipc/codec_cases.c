@@ -111,6 +111,7 @@ void fill_request(struct msg_request *request, enum msg_verb verb)
         request->load.shaping.tp_size = (uint32_t)random_bits();
         FILL_TEXT(request->load.shaping.fuse);
         FILL_TEXT(request->load.shaping.split);
+        FILL_TEXT(request->load.shaping.act);
         return;
     case MSG_VERB_JOB_STATUS:
     case MSG_VERB_JOB_CANCEL:

@@ -16,15 +16,16 @@ static void test_item(void **state)
     char name[MSG_NAME_BYTES];
     struct msg_shaping shaping;
     struct reason why = REASON_NULL;
-    assert_int_equal(
-        model_options_parse("a: b:  tp_rank=1 tp_size=2 fuse=usual fuse=x=y,z split=o=k", name,
-                            &shaping, &why),
-        0);
+    assert_int_equal(model_options_parse("a: b:  tp_rank=1 tp_size=2 fuse=usual fuse=x=y,z "
+                                         "split=o=k activations=fp8 activations=o=float",
+                                         name, &shaping, &why),
+                     0);
     assert_string_equal(name, "a: b");
     assert_int_equal(shaping.tp_rank, 1);
     assert_int_equal(shaping.tp_size, 2);
     assert_string_equal(shaping.fuse, "usual x=y,z");
     assert_string_equal(shaping.split, "o=k");
+    assert_string_equal(shaping.act, "fp8 o=float");
 }
 
 static void test_refusals(void **state)

@@ -57,7 +57,8 @@ static int set_up(void **state)
                                         .bias_dtype = DTYPE_F32};
     assert_int_equal(device_host_open(0, 1, &device, NULL), 0);
     assert_int_equal(model_new("m \"x\"", "/models/ä", device, N_WEIGHTS, &model), 0);
-    model->shaping = (struct msg_shaping){.tp_rank = 1, .tp_size = 2, .fuse = "usual"};
+    model->shaping =
+        (struct msg_shaping){.tp_rank = 1, .tp_size = 2, .fuse = "usual", .act = "fp8"};
     model->generation = 7;
     model->act_dtype = DTYPE_BF16;
     add_weight("m \"x\"/a", &int4);

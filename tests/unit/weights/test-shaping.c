@@ -80,6 +80,31 @@ static void test_refusals(void **state)
     }
 }
 
+static void test_acts(void **state)
+{
+    (void)state;
+    struct msg_shaping message = {.act = "  a.b=fp8 fp8 c=float"};
+    struct shaping shaping;
+    struct reason why = REASON_NULL;
+    assert_int_equal(shaping_parse(&message, &shaping, &why), 0);
+    assert_int_equal(shaping.n_acts, 3);
+    assert_int_equal(shaping_act_of(&shaping, "x.a.b")->act, GK_ACT_FP8_TOKEN);
+    assert_int_equal(shaping_act_of(&shaping, "x.c")->act, GK_ACT_FLOAT);
+    assert_ptr_equal(shaping_act_of(&shaping, "x.d"), &shaping.acts[1]);
+    assert_false(shaping_is_about(&shaping.acts[1], "x.d"));
+    assert_null(shaping_act_of(&(struct shaping){.n_acts = 0}, "x.d"));
+    static const char *const bad[] = {"int8", "=fp8", "a=", "a=fp4", "a=fp8=x"};
+    for (size_t i = 0; i < ARRAY_LENGTH(bad); i++) {
+        (void)snprintf(message.act, sizeof(message.act), "%s", bad[i]);
+        assert_int_equal(shaping_parse(&message, &shaping, &why), STATUS_INVALID_ARGUMENT);
+        assert_non_null(strstr(why.text, "is not fp8, float, MODULE=fp8 or MODULE=float"));
+    }
+    (void)snprintf(message.act, sizeof(message.act),
+                   "fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8 fp8");
+    assert_int_equal(shaping_parse(&message, &shaping, &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "activations: more than 16 rules");
+}
+
 static void test_axes(void **state)
 {
     (void)state;
@@ -119,15 +144,15 @@ static void test_same(void **state)
     assert_false(shaping_is_same(&whole, &other));
     other = (struct msg_shaping){.split = "x=n"};
     assert_false(shaping_is_same(&whole, &other));
+    other = (struct msg_shaping){.act = "fp8"};
+    assert_false(shaping_is_same(&whole, &other));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_axes),
-        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_rules), cmocka_unit_test(test_refusals), cmocka_unit_test(test_acts),
+        cmocka_unit_test(test_axes),  cmocka_unit_test(test_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
