@@ -352,10 +352,10 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
     }
 }
 
-#define STRIP_LAYOUT(code_)                                                                        \
+#define STRIP_LAYOUT(code_, version_)                                                              \
     const struct gk_layout cuda_strip_##code_##_layout = {                                         \
         .tag = "cuda-strip16-" #code_,                                                             \
-        .version = 1,                                                                              \
+        .version = (version_),                                                                     \
         .device_kind = GK_DEVICE_CUDA,                                                             \
         .fits = fits_##code_,                                                                      \
         .packed_bytes = packed_bytes,                                                              \
@@ -363,10 +363,10 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
         .unpack = unpack,                                                                          \
     }
 
-STRIP_LAYOUT(u4);
-STRIP_LAYOUT(u8);
-STRIP_LAYOUT(e4m3);
-STRIP_LAYOUT(e2m1);
+STRIP_LAYOUT(u4, 1);
+STRIP_LAYOUT(u8, 1);
+STRIP_LAYOUT(e4m3, 1);
+STRIP_LAYOUT(e2m1, 2);
 
 bool cuda_strip_is_layout(const struct gk_layout *layout)
 {
