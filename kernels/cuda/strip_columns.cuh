@@ -36,10 +36,11 @@ __device__ __noinline__ float divide(float a, float b)
     return __fdiv_rn(a, b);
 }
 
-/* The end of n sums, each of a column of its own: scales of the column, bias. */
+/* The end of n sums, each of a column of its own and of two rows of x in turn: scales of the
+ * column, those of the rows, bias. */
 template <typename traits, int n>
 __device__ __forceinline__ void end_sums(const strip_args &args, const y_column (&columns)[n],
-                                         float (&sums)[n])
+                                         const float (&x_scales)[2], float (&sums)[n])
 {
 #pragma unroll
     for (int i = 0; i < n; i++) {
@@ -56,6 +57,12 @@ __device__ __forceinline__ void end_sums(const strip_args &args, const y_column 
         for (int i = 0; i < n; i++) {
             sums[i] = args.is_column_divisor ? divide(sums[i], columns[i].scale)
                                              : sums[i] * columns[i].scale;
+        }
+    }
+    if (args.x_scales != nullptr) {
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            sums[i] *= x_scales[i % 2];
         }
     }
     if (args.bias != nullptr) {

@@ -91,6 +91,16 @@ __device__ __forceinline__ void store_four(const strip_wide_args &args, const la
     }
 }
 
+/* Of rows i_m and i_m + 1 of x. An earlier launch has written them: after griddepcontrol_wait(). */
+__device__ __forceinline__ void load_x_scales(const strip_wide_args &args, uint32_t i_m,
+                                              float (&scales)[2])
+{
+#pragma unroll
+    for (uint32_t i = 0; args.base.x_scales != nullptr && i < 2; i++) {
+        scales[i] = args.base.x_scales[min(i_m + i, args.m - 1)];
+    }
+}
+
 /* Four elements of y, of a block of rows. */
 template <typename traits>
 __device__ __forceinline__ void store_block(const strip_wide_args &args, const lane_columns &lane,
@@ -100,7 +110,9 @@ __device__ __forceinline__ void store_block(const strip_wide_args &args, const l
     const y_column columns[4] = {lane.columns[0], lane.columns[0], lane.columns[1],
                                  lane.columns[1]};
     float sums[4] = {totals.x, totals.y, totals.z, totals.w};
-    end_sums<traits>(args.base, columns, sums);
+    float x_scales[2] = {};
+    load_x_scales(args, i_m, x_scales);
+    end_sums<traits>(args.base, columns, x_scales, sums);
     if (args.base.y_dtype == DTYPE_F32) {
         store_four<DTYPE_F32>(args, lane, i_m, sums);
     } else if (args.base.y_dtype == DTYPE_F16) {

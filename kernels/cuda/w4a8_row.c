@@ -124,7 +124,7 @@ static int load_prefill(void)
 const struct gk_kernel cuda_w4a8_prefill = {
     .name = "cuda_w4a8_prefill",
     .device_kind = GK_DEVICE_CUDA,
-    .tile = "256n x 64m to 256n x 256m, k128",
+    .tile = "128n x 64m to 128n x 256m, k128",
     .numerics = "cuda-w4a8-prefill",
     .can_implement = can_prefill,
     .workspace_bytes = prefill_workspace_bytes,

@@ -41,7 +41,7 @@ static bool fits_int(const struct gk_desc *desc, enum gk_code code)
 static bool has_fp8_rows(const struct gk_desc *desc)
 {
     bool is_row_scaled = desc->act == GK_ACT_FP8_TOKEN || desc->act == GK_ACT_FP8_TENSOR;
-    bool is_group_long = desc->group_k % STRIP_GROUP_MAX == 0 || desc->group_k == desc->k;
+    bool is_group_long = desc->group_k != 32 && desc->group_k != 64;
     return is_row_scaled && is_group_long && !desc->has_perm;
 }
 
