@@ -62,6 +62,21 @@ for option in --help --version --usage; do
         exit 1
     fi
 done
+
+conf=$prefix/etc/gemmd/gemmd.conf
+cmp -s "$conf" "$GEMMD_SOURCE_DIR/deploy/gemmd.conf" || { echo "test-install: gemmd.conf is not installed" >&2; exit 1; }
+echo "threads = 1" >"$conf"
+cmake --install "$GEMMD_BUILD_DIR" --prefix "$prefix" >"$scratch/install.log"
+if [ "$(cat "$conf")" != "threads = 1" ]; then
+    echo "test-install: installing again replaced an edited gemmd.conf" >&2
+    exit 1
+fi
+DESTDIR=$scratch/root cmake --install "$GEMMD_BUILD_DIR" --prefix "$prefix" >"$scratch/install.log"
+if [ ! -s "$scratch/root$conf" ]; then
+    echo "test-install: with a DESTDIR, gemmd.conf is not installed below it" >&2
+    exit 1
+fi
+
 "$prefix/bin/gemmctl" --help | grep -q 'explain WEIGHT'
 for page in man1/gemmctl.1 man3/libgemmd.3; do
     [ -s "$prefix/share/man/$page" ] || { echo "test-install: $page is not installed" >&2; exit 1; }
