@@ -189,6 +189,9 @@ static void test_strips_decline(void **state)
     desc.has_perm = false;
     desc.group_k = 64;
     assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc.k = 64; /* one group, and a short one all the same */
+    assert_false(cuda_strip_u4_layout.fits(&desc));
+    desc.k = 256;
     desc.group_k = 128;
     desc.act = GK_ACT_FP8_GROUP;
     assert_false(cuda_strip_u4_layout.fits(&desc));
