@@ -29,8 +29,8 @@ struct device_launch {
     const struct device_signal *signals; /* (n_signals), written by the device behind the products,
                                             before poll() tells; 0 on host */
     uint32_t n_signals;
-    uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch(); a GPU sets it when the launch is done
-                            and counts from the end of the one before it */
+    uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch() and fire(); a GPU sets it when the
+                            launch is done and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
     bool holds_place;    /* see arm() */
     bool has_cpu_rows;   /* some of x lies in CPU memory: a GPU brings all of x over first */

@@ -111,8 +111,8 @@ int cuda_arm(struct device *device, struct device_launch *launch, uint32_t limit
     clear_table(cuda, flight);
     int r = enqueue(cuda, flight, limit_usec);
     if (r != 0) {
-        write_table(cuda, flight, NULL); /* to a gate that may wait */
-        flight->result = r == STATUS_NO_SPACE ? STATUS_DEVICE_ERROR : r;
+        write_table(cuda, flight, NULL);                           /* to a gate that may wait */
+        flight->result = r == STATUS_DEVICE_LOST ? r : -ECANCELED; /* to be launched as ever */
     }
     return 0;
 }

@@ -368,6 +368,7 @@ int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
         return cuda_fail(cuda, error, "making a stream", why);
     }
     error = (cudaError_t)gk_cuda_stage_load();
+    error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_signal_load();
     error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_digest_load();
     error = error != cudaSuccess ? error : (cudaError_t)gk_cuda_pack_load();
     if (error != cudaSuccess) {

@@ -1,12 +1,14 @@
 /* ahead.c - see ahead.h. A lap is a whole number of passes, since the weights of a pass are not
- * alike. Pauses, as between two sentences, are no steps. Means are of about the last two laps: how
- * many sessions there are changes them more than anything. */
+ * alike. A pause, as between two sentences, counts as a millisecond, in every way alike; so does a
+ * stall, which a way may be to blame for. Means are of about the last two laps: how many sessions
+ * there are changes them more than anything. */
 #include "daemon/engine/ahead.h"
 
 #include "ipc/base/clock.h"
+#include "ipc/base/num.h"
 
 #define LAP_LAUNCHES_MIN 32u
-#define PAUSE_NSEC       (1u * (uint64_t)CLOCK_NSEC_PER_MSEC)
+#define STEP_NSEC_MAX    (1u * (uint64_t)CLOCK_NSEC_PER_MSEC)
 #define WEIGHT_OF_NEW    0.5f
 #define FIRST_LAPS       (2u * AHEAD_WAYS) /* each way twice */
 #define RETRY_LAPS       32u
@@ -59,9 +61,9 @@ static void end_lap(struct ahead *ahead)
 void ahead_launched(struct ahead *ahead, uint32_t n_nodes, uint64_t now_nsec)
 {
     uint64_t step_nsec = now_nsec - ahead->latest_nsec;
-    if (ahead->latest_nsec != 0 && step_nsec < PAUSE_NSEC) {
+    if (ahead->latest_nsec != 0) {
         ahead->n_steps++;
-        ahead->steps_nsec += step_nsec;
+        ahead->steps_nsec += num_min(step_nsec, STEP_NSEC_MAX);
     }
     ahead->latest_nsec = now_nsec;
     ahead->n_launches++;

@@ -131,7 +131,7 @@ struct worker_stats {
     uint32_t n_held;
     uint32_t n_passes;
     uint32_t n_in_step;
-    uint64_t n_armed; /* each ends in one of the next two, but for the one that is armed now */
+    uint64_t n_armed; /* each ends in one of the next two, once the device gives it back */
     uint64_t n_fired;
     uint64_t n_disarmed[WORKER_DISARMS];
 };

@@ -39,7 +39,8 @@ static struct weight *acquire(struct worker *worker, uint64_t weight_key)
     const struct worker_slot *slot = slot_of(worker, weight_key);
     struct weight *weight =
         slot->weight_key == weight_key ? store_acquire(worker->store, slot->slot_id) : NULL;
-    return (uintptr_t)weight == weight_key ? weight : weight_unref(weight);
+    bool is_it = (uintptr_t)weight == weight_key && weight->device == worker->device;
+    return is_it ? weight : weight_unref(weight);
 }
 
 static int arm(struct worker *worker, struct worker_batch *batch, const struct sched_ahead *ahead)
@@ -100,6 +101,13 @@ static void disarm(struct worker *worker, enum worker_disarm why)
     count_disarmed(worker, why);
 }
 
+void armed_yield(struct worker *worker)
+{
+    if (worker->armed != NULL) {
+        disarm(worker, WORKER_DISARM_OTHER);
+    }
+}
+
 /* Can what was armed run that launch? */
 static bool does_fit(const struct worker *worker, struct sched_item *const *items, uint32_t n_items,
                      uint32_t n_rows)
@@ -108,8 +116,10 @@ static bool does_fit(const struct worker *worker, struct sched_item *const *item
         return false;
     }
     for (uint32_t i = 0; i < n_items; i++) {
-        const struct checked *checked = &request_of_item(items[i])->checked;
-        if (buffer_is_cpu_memory(checked->x_buffer) || checked->x_scales != NULL) {
+        const struct worker_request *request = request_of_item(items[i]);
+        const struct checked *checked = &request->checked;
+        if (request_is_prefill(request) || buffer_is_cpu_memory(checked->x_buffer) ||
+            checked->x_scales != NULL) {
             return false;
         }
     }

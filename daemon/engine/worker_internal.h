@@ -299,6 +299,9 @@ struct worker_batch *armed_take(struct worker *worker, struct sched_item *const 
                                 uint32_t n_items, uint32_t n_rows);
 void armed_fire(struct worker *worker, struct worker_batch *batch);
 
+/* armed_yield() - a launch is about to go behind what is armed: disarm that. */
+void armed_yield(struct worker *worker);
+
 /* armed_poll() - disarm what nobody came for in time, or when the worker takes nothing more; was
  * there anything to do? armed_landed() - the device gave that batch back: was it never fired? */
 bool armed_poll(struct worker *worker);

@@ -146,6 +146,7 @@ static void land_unfired(struct worker *worker, struct worker_batch *batch)
 /* One that came too late: the device had ceased to wait for it. */
 static void launch_anew(struct worker *worker, struct worker_batch *batch)
 {
+    armed_yield(worker); /* its rows may be made of these products */
     sched_postponed(worker->sched, clock_now_nsec());
     batch_send(worker, batch);
 }

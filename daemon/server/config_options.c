@@ -162,8 +162,9 @@ static const struct config_option options[] = {
     ROW(CHOICE, launch_ahead, "true", 0, 1, "false|true",
         "On GPUs behind MPS: queue the launch that is expected next before its rows have come, "
         "where sessions are in step and it makes their steps shorter. The products are the same, "
-        "bit for bit. While it waits, some 0.2 ms at most, kernels of other processes that need "
-        "much shared memory may have to wait too."),
+        "bit for bit. While it waits, some 0.2 ms, or 1.2 ms where the daemon does not get its "
+        "CPU back in time, kernels of other processes that need much shared memory may have to "
+        "wait too."),
     ROW(COUNT, spin_usec, "100", 0, 1000000, "microseconds",
         "How long an idle worker polls its lanes at most before it sleeps; it polls less where "
         "recent pauses were longer than that, and an idle daemon not at all. 0: sleep at once."),

@@ -352,13 +352,14 @@ struct gk_problem {
                                  less exact: see accumulates_fast() */
 };
 
+struct gk_ahead; /* gk/cuda.h */
+
 /* A launch: the problem with its row-pointer tables. Rows are read and written in place, wherever
  * they are; x_rows[i] points to k elements, y_rows[i] to n, each aligned to its element size only.
  * An output row overlaps no input row and no other output row. On a GPU the tables lie in CPU
  * memory, and what they and the other pointers point to where the GPU reaches it.
  * The rows of prefill lie a stride apart, and are given that way too; they are in the tables as
  * well, unless there are more than GK_BATCH_ROWS_MAX. */
-struct gk_ahead; /* gk/cuda.h */
 struct gk_launch {
     struct gk_problem problem;
     const void *packed;

@@ -74,6 +74,7 @@ static int ahead_launch(struct device *device, struct device_launch *launch)
 {
     (void)device;
     GD_ASSERT(find(launch) == NULL && launch->gk.x_rows != NULL);
+    GD_ASSERT(!ahead_device_waits()); /* it would wait behind it */
     launch->start_nsec = clock_now_nsec();
     return add(launch, RUNNING, 0);
 }

@@ -83,7 +83,7 @@ static void misses_end_a_lap(void **state)
 }
 
 /* A pass that is thought about for long afterwards, longer by chance without launches ahead. */
-static void pauses_measure_nothing(void **state)
+static void pauses_are_no_reason(void **state)
 {
     (void)state;
     struct ahead ahead = {.n_laps = 0};
@@ -97,13 +97,25 @@ static void pauses_measure_nothing(void **state)
     assert_true(n[AHEAD_NOT] > 900);
 }
 
+/* Longer than any step: a stall counts all the same. */
+static const struct machine stalls_in_place = {{40, 38, 1200}};
+
+static void stalls_are_a_reason(void **state)
+{
+    (void)state;
+    struct ahead ahead = {.n_laps = 0};
+    uint64_t now_nsec = 1;
+    assert_int_equal(settles_in(&ahead, &now_nsec, &stalls_in_place), AHEAD_IN_LINE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_way_is_gone_on_with),
         cmocka_unit_test(it_changes_its_mind),
         cmocka_unit_test(misses_end_a_lap),
-        cmocka_unit_test(pauses_measure_nothing),
+        cmocka_unit_test(pauses_are_no_reason),
+        cmocka_unit_test(stalls_are_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
