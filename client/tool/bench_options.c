@@ -55,11 +55,12 @@ static int parse_rows(const char *text, struct msg_bench *request)
 
 static int parse_act(const char *text, struct msg_bench *request)
 {
-    if (strcmp(text, "bf16") != 0 && strcmp(text, "fp16") != 0) {
-        return tool_usage("--act '%s' is neither bf16 nor fp16", text);
+    enum gemmd_dtype dtype;
+    int r = tool_act(text, &dtype);
+    if (r == 0) {
+        request->act_dtype = (enum dtype)dtype;
     }
-    request->act_dtype = text[0] == 'b' ? DTYPE_BF16 : DTYPE_F16;
-    return 0;
+    return r;
 }
 
 static int add_off(const char *kernel, struct msg_bench *request)

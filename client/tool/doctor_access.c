@@ -43,7 +43,12 @@ static void explain_denial(struct findings *findings, const char *path, const st
         findings, FINDING_FAULT, "access", "%s is of %s:%s, mode 0%o, and this is user %s", path,
         user_name(stat->st_uid, owner), group_name(stat->st_gid, group), stat->st_mode & 07777u,
         user_name(geteuid(), own));
-    if ((stat->st_mode & 0060) != 0) {
+    if (S_ISDIR(stat->st_mode) && (stat->st_mode & 0010) == 0) {
+        finding_mend(finding,
+                     "chmod 0750 %s, and join its group; socket_mode = 0660 in gemmd.conf has its "
+                     "sockets open to it",
+                     path);
+    } else if ((stat->st_mode & 0060) != 0) {
         finding_mend(finding, "join its group, usermod -aG %s %s, and log in again", group, own);
     } else {
         finding_mend(finding,
@@ -55,7 +60,7 @@ static void check_path(struct findings *findings, const char *path, int right)
 {
     struct stat stat;
     if (lstat(path, &stat) != 0) {
-        if (errno != ENOENT) {
+        if (errno != ENOENT && errno != EACCES) { /* EACCES: the folder's own finding */
             (void)findings_add(findings, FINDING_FAULT, "access", "%s: %s", path, strerror(errno));
         }
         return; /* what is not there is the daemon's finding */

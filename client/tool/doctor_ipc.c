@@ -151,7 +151,7 @@ void doctor_ipc(struct findings *findings)
     int r = try_sharing(&usec, &what);
     if (r == 0) {
         (void)findings_add(findings, FINDING_OK, "ipc",
-                           "a child process shared memory with this one, after %.0f us", usec);
+                           "a child process got shared memory of this one in %.1f ms", usec / 1e3);
         return;
     }
     finding_mend(findings_add(findings, FINDING_FAULT, "ipc", "%s failed: %s", what, strerror(-r)),

@@ -108,7 +108,7 @@ static void print_choices(const struct msg_choice *choices, uint32_t n)
     }
     if (marks.has_unknown) {
         (void)printf(
-            "- not measured: gemmctl bench does, or the daemon with tuning = yes, up to M 64\n");
+            "- not known: the daemon measures up to M 64, on the host with tuning = yes\n");
     }
     if (marks.has_cached) {
         (void)printf("cache: faster than memory can be read, since a cache holds the weight\n");

@@ -70,7 +70,7 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
             task->out_path = optarg;
             break;
         case 'a':
-            task->source.act = optarg;
+            r = tool_act(optarg, &task->source.act);
             break;
         case 'r':
             r = parse_repeat(optarg, &task->n_repeats);
@@ -84,10 +84,6 @@ static int parse_gemm(int argc, char **argv, struct gemm_task *task)
     }
     if (r == 0 && (argc - optind != 1 || !task->source.path || !task->out_path)) {
         return tool_usage("gemm wants WEIGHT --in x.npy --out y.npy");
-    }
-    const char *act = task->source.act;
-    if (r == 0 && act && strcmp(act, "bf16") != 0 && strcmp(act, "fp16") != 0) {
-        return tool_usage("--act '%s' is neither bf16 nor fp16", act);
     }
     task->weight_name = argv[optind];
     return r;
@@ -202,8 +198,9 @@ static int report(struct tool *tool, const struct gemm_task *task)
                  task->weight_name, task->input.n_rows, task->weight.k, act, task->input.n_rows,
                  task->weight.n, task->out_path, median, task->msec[0], task->n_repeats);
     (void)printf(
-        "last launch: %u rows of %u requests of %u sessions, queued %.1f us, ran %.1f us%s\n",
-        last->batch_rows, last->batch_requests, last->batch_sessions,
+        "last launch: %u row%s of %u request%s of %u session%s, queued %.1f us, ran %.1f us%s\n",
+        last->batch_rows, tool_plural(last->batch_rows), last->batch_requests,
+        tool_plural(last->batch_requests), last->batch_sessions, tool_plural(last->batch_sessions),
         (double)last->queue_nsec / 1e3, (double)last->run_nsec / 1e3,
         last->accumulation == GEMMD_ACCUMULATION_FAST ? ", fast accumulation" : "");
     return TOOL_DONE;

@@ -29,10 +29,7 @@ static int choose_dtype(const gemmd_weight_t *weight, const struct gemm_source *
         *ret_dtype = file_dtype == DTYPE_I8 ? GEMMD_I8 : GEMMD_F8_E4M3;
         return 0;
     }
-    enum gemmd_dtype dtype = weight->act_dtype;
-    if (source->act) {
-        dtype = strcmp(source->act, "bf16") == 0 ? GEMMD_BF16 : GEMMD_F16;
-    }
+    enum gemmd_dtype dtype = source->act ? source->act : weight->act_dtype;
     if (dtype < GEMMD_F32 || dtype > GEMMD_BF16) {
         return tool_fail(client_refuse(STATUS_BAD_MESSAGE,
                                        "the daemon gives %s activations of type %d", weight->name,

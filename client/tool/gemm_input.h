@@ -3,11 +3,11 @@
 
 #include "client/tool/tool.h"
 
-/* What the user gave; scales_path and act may be NULL. */
+/* What the user gave; scales_path may be NULL. */
 struct gemm_source {
     const char *path;
     const char *scales_path;
-    const char *act; /* "bf16" or "fp16": the type floats are sent as */
+    enum gemmd_dtype act; /* the type floats are sent as; 0: the weight's */
 };
 
 struct gemm_input {

@@ -20,7 +20,7 @@ static const struct tool_command commands[] = {
     {"models", "", "the models that are served", command_models},
     {"weights", "[NAME]", "the weights of a model, or all", command_weights},
     {"gemm",
-     "WEIGHT --in x.npy [--x-scales s.npy] --out y.npy [--act bf16|fp16] [--repeat N] "
+     "WEIGHT --in x.npy [--x-scales s.npy] --out y.npy [--act bf16|f16] [--repeat N] "
      "[--fast-accumulation]",
      "one product", command_gemm},
     {"explain", "WEIGHT [--m 1,3,8..64]", "which kernel for which M, and why not the others",
@@ -34,7 +34,7 @@ static const struct tool_command commands[] = {
     {"top", "[--interval SECONDS] [--once]",
      "a live view of devices, kernels and models; also of a daemon that hangs", command_top},
     {"bench",
-     "[--preset MODEL | --shape NxK]... [--format F]... [--m 1,3,8..64] [--act bf16|fp16] "
+     "[--preset MODEL | --shape NxK]... [--format F]... [--m 1,3,8..64] [--act bf16|f16] "
      "[--device D] [--disable KERNEL]... [--padding] [--budget-ms T] [--csv FILE] [--svg FILE]",
      "kernels and formats side by side over M, and where each is the fastest", command_bench,
      bench_print_notes},
@@ -128,6 +128,7 @@ static int print_help(const struct tool_command *command)
     if (command->print_notes) {
         command->print_notes(stdout);
     }
+    (void)printf("See gemmctl(1).\n");
     return TOOL_DONE;
 }
 

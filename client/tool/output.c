@@ -84,6 +84,24 @@ const char *tool_bytes(uint64_t n_bytes, char text[32])
     return text;
 }
 
+const char *tool_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+int tool_act(const char *text, enum gemmd_dtype *ret_dtype)
+{
+    if (strcmp(text, "bf16") == 0) {
+        *ret_dtype = GEMMD_BF16;
+        return 0;
+    }
+    if (strcmp(text, "f16") == 0 || strcmp(text, "fp16") == 0) {
+        *ret_dtype = GEMMD_F16;
+        return 0;
+    }
+    return tool_usage("--act '%s' is neither bf16 nor f16", text);
+}
+
 int tool_name(const char *argument, char *ret_name, size_t size_bytes)
 {
     if (strlen(argument) >= size_bytes) {

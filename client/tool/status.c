@@ -33,11 +33,14 @@ static void print_head(const json_t *document, FILE *out)
     (void)fprintf(out, "gemmd %s, pid %llu, %s, up %.0f s\n", text_of(document, "version"),
                   count_of(document, "pid"), text_of(document, "state"),
                   number_of(document, "uptime_seconds"));
-    (void)fprintf(out, "resident: %llu models, %llu weights, %s packed\n",
-                  count_of(resident, "models"), count_of(resident, "weights"),
+    unsigned long long n_models = count_of(resident, "models");
+    unsigned long long n_weights = count_of(resident, "weights");
+    unsigned long long n_adopted = count_of(start, "adopted_models");
+    (void)fprintf(out, "resident: %llu model%s, %llu weight%s, %s packed\n", n_models,
+                  tool_plural(n_models), n_weights, tool_plural(n_weights),
                   bytes_of(resident, "packed_bytes", packed));
-    (void)fprintf(out, "ready in %.2f s: %llu models adopted in %.2f s, %s\n",
-                  number_of(start, "ready_seconds"), count_of(start, "adopted_models"),
+    (void)fprintf(out, "ready in %.2f s: %llu model%s adopted in %.2f s, %s\n",
+                  number_of(start, "ready_seconds"), n_adopted, tool_plural(n_adopted),
                   number_of(start, "adopt_seconds"),
                   json_is_true(json_object_get(start, "is_kept"))
                       ? "weights outlive the process"

@@ -75,10 +75,16 @@ int tool_flush(int code);
 int tool_print_json(json_t *document);
 /* tool_bytes() - "6.1 MiB" in text. */
 const char *tool_bytes(uint64_t n_bytes, char text[32]);
+/* tool_plural() - what a noun behind n ends with: "" or "s"; static. */
+const char *tool_plural(uint64_t n);
 
 /* tool_name() - copy a name argument into a request, or say that it is too long, or no UTF-8. 0 or
  * TOOL_USAGE. */
 int tool_name(const char *argument, char *ret_name, size_t size_bytes);
+
+/* tool_act() - the activation type that text names, GEMMD_BF16 or GEMMD_F16 (f16, or fp16 as
+ * checkpoints say). 0 or TOOL_USAGE. */
+int tool_act(const char *text, enum gemmd_dtype *ret_dtype) GD_MUST_CHECK;
 
 /* tool_take_number() - a number from 1 to UINT32_MAX at the start of text; *ret_end is what comes
  * behind it. False: there is none.

@@ -25,9 +25,9 @@
  * time, however many requests each of them has.
  *
  * Invariants: an item is in exactly one state; requests of one session for one weight, prefill
- * aside, start in the order they came, unless postponed; a launch is full, or takes all that waits for its weight and
- * fits; nothing is held past its deadline, which is one pass over the model at most, or when its
- * session may not be held at all.
+ * aside, start in the order they came, unless postponed; a launch is full, or takes all that waits
+ * for its weight and fits; nothing is held past its deadline, which is one pass over the model at
+ * most, or when its session may not be held at all.
  *
  * Threads: one, the device's worker. */
 #pragma once

@@ -36,18 +36,36 @@ static bool parse_number(enum config_type type, const char *text, uint64_t *ret_
 }
 
 /* Words are counted from 0. */
-static int set_choice(const struct config_option *option, uint64_t *field, const char *value,
-                      struct reason *why)
+static bool find_word(const char *words, const char *value, uint64_t *ret_number)
 {
     uint64_t number = 0;
     size_t n_bytes = strlen(value);
-    for (const char *word = option->unit; word != NULL; number++) {
+    for (const char *word = words; word != NULL; number++) {
         const char *bar = strchrnul(word, '|');
         if ((size_t)(bar - word) == n_bytes && memcmp(word, value, n_bytes) == 0) {
-            *field = number;
-            return 0;
+            *ret_number = number;
+            return true;
         }
         word = *bar == '|' ? bar + 1 : NULL;
+    }
+    return false;
+}
+
+/* "yes" or "no" for what means it, else the value itself. */
+static const char *plain_word(const char *value)
+{
+    if (strcmp(value, "true") == 0 || strcmp(value, "on") == 0) {
+        return "yes";
+    }
+    return strcmp(value, "false") == 0 || strcmp(value, "off") == 0 ? "no" : value;
+}
+
+static int set_choice(const struct config_option *option, uint64_t *field, const char *value,
+                      struct reason *why)
+{
+    if (find_word(option->unit, value, field) ||
+        find_word(option->unit, plain_word(value), field)) {
+        return 0;
     }
     return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: '%.64s' is not one of %s", option->name,
                       value, option->unit);
@@ -57,22 +75,23 @@ static int set_number(const struct config_option *option, uint64_t *field, const
                       struct reason *why)
 {
     uint64_t number;
-    if (!parse_number(option->type, value, &number)) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: '%.64s' is not a value of type %s",
-                          option->name, value, config_type_name(option->type));
+    bool is_number = parse_number(option->type, value, &number);
+    if (is_number && number >= option->min && number <= option->max) {
+        *field = number;
+        return 0;
     }
-    if (number < option->min || number > option->max) {
-        const char *format = option->type == CONFIG_TYPE_MODE
-                                 ? "%s: 0%jo is not between 0%jo and 0%jo"
-                                 : "%s: %ju is not between %ju and %ju";
+    char kind[32] = "";
+    if (!is_number) {
+        (void)snprintf(kind, sizeof(kind), "a value of type %s ", config_type_name(option->type));
+    }
+    const char *format = option->type == CONFIG_TYPE_MODE
+                             ? "%s: '%.64s' is not %sbetween 0%jo and 0%jo"
+                             : "%s: '%.64s' is not %sbetween %ju and %ju";
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        return reason_set(why, STATUS_INVALID_ARGUMENT, format, option->name, (uintmax_t)number,
-                          (uintmax_t)option->min, (uintmax_t)option->max);
+    return reason_set(why, STATUS_INVALID_ARGUMENT, format, option->name, value, kind,
+                      (uintmax_t)option->min, (uintmax_t)option->max);
 #pragma GCC diagnostic pop
-    }
-    *field = number;
-    return 0;
 }
 
 static int set_text(const struct config_option *option, char *field, const char *value,
@@ -161,7 +180,7 @@ int config_set(struct config *config, const char *name, const char *value, struc
 {
     const struct config_option *option = config_find(name);
     if (option == NULL) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", name);
+        return config_no_option(name, why);
     }
     return option_set(config, option, value, why);
 }

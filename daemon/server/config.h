@@ -32,6 +32,8 @@ struct config_list {
     uint32_t n;
 };
 
+enum config_tuning { CONFIG_TUNING_NO, CONFIG_TUNING_YES, CONFIG_TUNING_AUTO };
+
 struct config {
     char file_name[CONFIG_TEXT_BYTES]; /* of the file that was parsed; "": none */
     uint32_t i_line;                   /* the line that is being parsed; 0: none */
@@ -44,12 +46,12 @@ struct config {
     struct config_list admin_uids;
     struct config_list kernels_disabled;
     struct config_list kernels_preferred;
-    char tuning[CONFIG_WORD_BYTES]; /* auto, yes, no */
     char tuning_file[CONFIG_TEXT_BYTES];
     uint64_t socket_mode;
     uint64_t threads;
-    uint64_t batching; /* enum sched_mode */
-    uint64_t launch_ahead;
+    uint64_t batching;     /* enum sched_mode */
+    uint64_t launch_ahead; /* 0 or 1 */
+    uint64_t tuning;       /* enum config_tuning */
     uint64_t spin_usec;
     uint64_t rows_max;
     uint64_t requests_max;
@@ -75,8 +77,8 @@ enum config_type {
     CONFIG_TYPE_COUNT,  /* a decimal number */
     CONFIG_TYPE_BYTES,  /* a number with an optional K, M, G or T (powers of 1024) */
     CONFIG_TYPE_MODE,   /* an octal number */
-    CONFIG_TYPE_CHOICE, /* a word of `unit`, which lists them as "a|b|c"; kept as its number there
-                         */
+    CONFIG_TYPE_CHOICE, /* a word of `unit`, which lists them as "a|b|c"; kept as its number there;
+                         * with yes and no, true, on, false and off mean them */
     CONFIG_TYPE_TEXT,
     CONFIG_TYPE_LIST, /* text, one item a line */
 };
@@ -94,14 +96,17 @@ struct config_option {
     const char *unit;    /* "" when it has none; choices: the words */
     const char *doc;     /* one sentence */
     bool is_reloadable;  /* a SIGHUP takes it over; see reload.h */
+    bool is_path;        /* in a file it has to be absolute */
     config_rule_fn rule; /* what a value, or an item, has to be besides; NULL: nothing */
     int over;            /* a limit: the status that answers what is over it; 0: see figure */
     const char *figure;  /* a limit: the metric that counts what met it; NULL: it is none */
 };
 
-/* config_options() - the table, static. config_find() - the row of that name, or NULL. */
+/* config_options() - the table, static. config_find() - the row of that name, or NULL.
+ * config_no_option() - refuse a name that has none, saying which are like it. */
 const struct config_option *config_options(uint32_t *ret_n);
 const struct config_option *config_find(const char *name);
+int config_no_option(const char *name, struct reason *why);
 const char *config_type_name(enum config_type type); /* "number", "size", ...; static */
 
 /* config_init() - all defaults. config_finish() - free the lists; safe on a zeroed config. */

@@ -28,6 +28,18 @@ static char *trim(char *text)
     return text;
 }
 
+/* The folder that a relative path would start from is not known here: nobody wrote it down. */
+static int check_path(const struct config_option *option, const char *value, struct reason *why)
+{
+    if (!option->is_path || value[0] == '\0' || value[0] == '/') {
+        return 0;
+    }
+    bool is_quoted = value[0] == '"' || value[0] == '\'';
+    return reason_set(why, STATUS_INVALID_ARGUMENT, "%s: %.64s %s", option->name, value,
+                      is_quoted ? "is in quotes, which would be part of the path"
+                                : "is not an absolute path");
+}
+
 static int parse_line(struct config *config, char *line, uint32_t i_line,
                       uint32_t *lines_of_options, struct reason *why)
 {
@@ -44,7 +56,7 @@ static int parse_line(struct config *config, char *line, uint32_t i_line,
     key = trim(key);
     const struct config_option *option = config_find(key);
     if (option == NULL) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", key);
+        return config_no_option(key, why);
     }
     uint32_t *earlier = &lines_of_options[option - config_options(&n_options)];
     if (*earlier != 0 && option->type != CONFIG_TYPE_LIST) {
@@ -53,7 +65,9 @@ static int parse_line(struct config *config, char *line, uint32_t i_line,
     }
     *earlier = i_line;
     config->i_line = i_line;
-    int r = config_set(config, key, trim(equals + 1), why);
+    const char *value = trim(equals + 1);
+    int r = check_path(option, value, why);
+    r = r != 0 ? r : config_set(config, key, value, why);
     config->i_line = 0;
     return r;
 }

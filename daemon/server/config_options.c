@@ -12,6 +12,7 @@
 #include "daemon/server/config_number.h"
 #include "daemon/server/log_sink.h"
 #include "daemon/server/model_options.h"
+#include "daemon/weights/nearest.h"
 #include "gk/gk.h"
 #include "ipc/base/num.h"
 #include "ipc/lane.h"
@@ -79,14 +80,6 @@ static int rule_kernel(const char *value, struct reason *why)
     return reason_set(why, STATUS_INVALID_ARGUMENT, "this build has no kernel '%.64s'", value);
 }
 
-static int rule_tuning(const char *value, struct reason *why)
-{
-    if (strcmp(value, "auto") == 0 || strcmp(value, "yes") == 0 || strcmp(value, "no") == 0) {
-        return 0;
-    }
-    return reason_set(why, STATUS_INVALID_ARGUMENT, "'%.32s' is not auto, yes or no", value);
-}
-
 static int rule_device(const char *value, struct reason *why)
 {
     if (!device_is_spec(value)) {
@@ -117,8 +110,9 @@ static int rule_device(const char *value, struct reason *why)
 
 static const struct config_option options[] = {
     ROW(TEXT, socket_dir, "", 0, CONFIG_DIR_BYTES, "",
-        "Folder of the sockets and the lock; empty: $GEMMD_SOCKET_DIR, $XDG_RUNTIME_DIR/gemmd or "
-        "/run/gemmd."),
+        "Folder of the sockets and the lock, an absolute path; empty: $GEMMD_SOCKET_DIR, "
+        "$XDG_RUNTIME_DIR/gemmd or /run/gemmd.",
+        .is_path = true),
     ROW(MODE, socket_mode, "0600", 0600, 0660, "",
         "Permission bits of the sockets: 0600 for this user only, 0660 for its group as well.",
         .rule = rule_socket_mode),
@@ -149,17 +143,18 @@ static const struct config_option options[] = {
         "A kernel to take before others wherever it can serve, the first one named first. With "
         "another order of sums, bits of products change.",
         .rule = rule_kernel),
-    ROW(TEXT, tuning, "auto", 0, CONFIG_WORD_BYTES, "",
+    ROW(CHOICE, tuning, "auto", CONFIG_TUNING_NO, CONFIG_TUNING_AUTO, "no|yes|auto",
         "After a load, when no other waits, measure the kernels that may serve each weight and "
-        "take the fastest for each number of rows: auto (on GPUs), yes (on the host too) or no.",
-        .rule = rule_tuning),
+        "take the fastest for each number of rows: auto (on GPUs), yes (on the host too) or no."),
     ROW(TEXT, tuning_file, "", 0, CONFIG_TEXT_BYTES, "",
-        "Text file that keeps these measurements, made together with its folders; empty: tuning in "
-        "$STATE_DIRECTORY, $XDG_CACHE_HOME/gemmd or ~/.cache/gemmd."),
+        "Text file that keeps these measurements, an absolute path, made together with its "
+        "folders; empty: tuning in "
+        "$STATE_DIRECTORY, $XDG_CACHE_HOME/gemmd or ~/.cache/gemmd.",
+        .is_path = true),
     ROW(CHOICE, batching, "rendezvous", SCHED_OFF, SCHED_RENDEZVOUS, "off|natural|rendezvous",
         "How requests of different sessions for one weight share launches: not at all, when they "
         "happen to wait at the same time, or by holding sessions until others have caught up."),
-    ROW(CHOICE, launch_ahead, "true", 0, 1, "false|true",
+    ROW(CHOICE, launch_ahead, "yes", 0, 1, "no|yes",
         "On GPUs behind MPS: queue the launch that is expected next before its rows have come, "
         "where sessions are in step and it makes their steps shorter. The products are the same, "
         "bit for bit. While it waits, some 0.2 ms, or 1.2 ms where the daemon does not get its "
@@ -261,4 +256,16 @@ const struct config_option *config_find(const char *name)
         }
     }
     return NULL;
+}
+
+int config_no_option(const char *name, struct reason *why)
+{
+    struct nearest nearest;
+    nearest_init(&nearest, name);
+    for (uint32_t i = 0; i < ARRAY_LENGTH(options); i++) {
+        nearest_offer(&nearest, options[i].name);
+    }
+    (void)reason_set(why, STATUS_INVALID_ARGUMENT, "there is no option '%.64s'", name);
+    nearest_append(&nearest, why);
+    return STATUS_INVALID_ARGUMENT;
 }

@@ -173,9 +173,9 @@ static int add_loader(struct core *core)
     struct tuner *tuner = NULL;
     char path[CONFIG_TEXT_BYTES];
     config_tuning_file(config, path, sizeof(path));
-    int r = strcmp(config->tuning, "no") == 0
+    int r = config->tuning == CONFIG_TUNING_NO
                 ? 0
-                : tuner_new(path, strcmp(config->tuning, "yes") == 0, &tuner);
+                : tuner_new(path, config->tuning == CONFIG_TUNING_YES, &tuner);
     r = r != 0 ? r : loader_new(core->store, tuner, &core->loader);
     if (r != 0) {
         (void)tuner_free(tuner);

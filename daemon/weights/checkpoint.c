@@ -249,7 +249,7 @@ static int warn_untaken_files(const struct checkpoint *checkpoint, struct warnin
     return 0;
 }
 
-static int take_only_file(struct checkpoint *checkpoint, struct reason *why)
+static int take_only_file(struct checkpoint *checkpoint, const char *path, struct reason *why)
 {
     struct dirent **listing;
     int n = list_safetensors(checkpoint->folder_fd, &listing);
@@ -260,12 +260,12 @@ static int take_only_file(struct checkpoint *checkpoint, struct reason *why)
     if (n == 1) {
         r = take_single(checkpoint, checkpoint->folder_fd, listing[0]->d_name, why);
     } else if (n == 0) {
-        r = reason_set(why, STATUS_BAD_CHECKPOINT, "there is no .safetensors file in the folder");
+        r = reason_set(why, STATUS_BAD_CHECKPOINT, "there is no .safetensors file in '%s'", path);
     } else {
         r = reason_set(why, STATUS_BAD_CHECKPOINT,
-                       "%d .safetensors files ('%s', '%s'%s) and no " INDEX_NAME
+                       "%d .safetensors files ('%s', '%s'%s) in '%s' and no " INDEX_NAME
                        " to say what is where",
-                       n, listing[0]->d_name, listing[1]->d_name, n > 2 ? ", ..." : "");
+                       n, listing[0]->d_name, listing[1]->d_name, n > 2 ? ", ..." : "", path);
     }
     free_listing(listing, n);
     return r;
@@ -307,7 +307,8 @@ static int take_indexed(struct checkpoint *checkpoint, struct warnings *warnings
     return r;
 }
 
-static int take_folder(struct checkpoint *checkpoint, struct warnings *warnings, struct reason *why)
+static int take_folder(struct checkpoint *checkpoint, const char *path, struct warnings *warnings,
+                       struct reason *why)
 {
     int fd = checkpoint->folder_fd;
     int r = read_optional(fd, "config.json", &checkpoint->config, &checkpoint->config_bytes, why);
@@ -327,7 +328,7 @@ static int take_folder(struct checkpoint *checkpoint, struct warnings *warnings,
     } else if (has_entry(fd, SINGLE_NAME)) {
         r = take_single(checkpoint, fd, SINGLE_NAME, why);
     } else {
-        r = take_only_file(checkpoint, why);
+        r = take_only_file(checkpoint, path, why);
     }
     return r != 0 ? r : warn_untaken_files(checkpoint, warnings);
 }
@@ -337,7 +338,7 @@ static int take_path(struct checkpoint *checkpoint, const char *path, struct war
 {
     checkpoint->folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (checkpoint->folder_fd >= 0) {
-        return take_folder(checkpoint, warnings, why);
+        return take_folder(checkpoint, path, warnings, why);
     }
     if (errno == ENOTDIR) {
         return take_single(checkpoint, AT_FDCWD, path, why);

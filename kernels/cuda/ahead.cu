@@ -21,7 +21,6 @@
 #define WARP             32u
 #define HALVES_A_ROW     2u
 #define GATE_THREADS_MAX (HALVES_A_ROW * GK_CUDA_AHEAD_ROWS_MAX)
-#define END_THREADS_MAX  (GK_CUDA_AHEAD_ROWS_MAX + WARP)
 
 struct gate_args {
     const struct gk_cuda_ahead_row *table;
@@ -82,25 +81,25 @@ static __device__ uint64_t ahead_word(const uint64_t &word)
     return __ldcg((const unsigned long long *)&word);
 }
 
-/* A thread a row, and one for the launch itself. */
-static __global__ void __launch_bounds__(END_THREADS_MAX)
+/* A thread a row, and then one for the launch itself: whoever sees its word sees all of them. */
+static __global__ void __launch_bounds__(GK_CUDA_AHEAD_ROWS_MAX)
     signal_ahead(const __grid_constant__ end_args end)
 {
     griddepcontrol_launch_dependents();
     griddepcontrol_wait();
-    struct gk_cuda_signal mine = {0, 0};
     if (threadIdx.x < end.n_rows) {
         const struct gk_cuda_ahead_row &row = end.ahead->rows[threadIdx.x];
-        mine.address = ahead_word(row.signal);
-        mine.value = (uint32_t)(ahead_word(row.value) >> 1);
-    } else if (threadIdx.x == end.n_rows) {
-        mine = end.done;
+        uint64_t signal = ahead_word(row.signal);
+        if (signal != 0) {
+            st_release_sys(signal, (uint32_t)(ahead_word(row.value) >> 1));
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
         if (__ldcg(&end.ahead->m) == 0) {
             st_release_sys(end.canceled, end.done.value);
         }
-    }
-    if (mine.address != 0) {
-        st_release_sys(mine.address, mine.value);
+        st_release_sys(end.done.address, end.done.value);
     }
 }
 
@@ -129,7 +128,7 @@ int gk_cuda_signal_ahead(const struct gk_ahead *ahead, uint32_t n_rows,
                          const struct gk_cuda_signal *done, uint64_t canceled, void *stream)
 {
     struct end_args args = {ahead, n_rows, *done, canceled};
-    return enqueue((const void *)signal_ahead, n_rows / WARP * WARP + WARP, &args, stream);
+    return enqueue((const void *)signal_ahead, (n_rows + WARP - 1) / WARP * WARP, &args, stream);
 }
 
 int gk_cuda_ahead_load(void)

@@ -21,8 +21,13 @@ static __global__ void __launch_bounds__(THREADS) signal_words(const __grid_cons
 {
     griddepcontrol_launch_dependents();
     griddepcontrol_wait();
-    for (uint32_t i = threadIdx.x; i < all.n; i += THREADS) {
+    uint32_t i_last = all.n - 1;
+    for (uint32_t i = threadIdx.x; i < i_last; i += THREADS) {
         st_release_sys(all.words[i].address, all.words[i].value);
+    }
+    __syncwarp();
+    if (threadIdx.x == 0) {
+        st_release_sys(all.words[i_last].address, all.words[i_last].value);
     }
 }
 

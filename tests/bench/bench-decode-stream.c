@@ -72,7 +72,7 @@ static struct fixture fixture;
 static const struct stats_page *stats;
 static double span_seconds = 0.3;
 static uint32_t n_thoughts = 1;
-static const char *launch_ahead = "true";
+static const char *launch_ahead = "yes";
 
 static bool is_good(int error, const char *what)
 {

@@ -239,7 +239,7 @@ static void test_explanation_for_people(void **state)
     assert_int_equal(count(output(), "portable_int4_gemm_group"), 7);
     assert_int_equal(count(output(), "avx2_fp8_gemm_group"), 1);
     assert_int_equal(count(output(), " predicted"), 0);
-    assert_int_equal(count(output(), "\n- not measured: gemmctl bench does"), 1);
+    assert_int_equal(count(output(), "\n- not known: the daemon measures"), 1);
     assert_int_equal(GEMMCTL("explain", "tiny/layer.int4", "--m", "3,8..32"), DONE);
     assert_int_equal(count(output(), "portable_int4_gemm_group"), 4);
     expect_refusal(GEMMCTL("explain", "tiny/layer.int4", "--m", "8..4"), USAGE,
@@ -251,6 +251,7 @@ static void test_help_of_commands(void **state)
     (void)state;
     assert_int_equal(GEMMCTL("load", "--help"), DONE);
     assert_int_equal(count(output(), "load NAME PATH [--device D]"), 1);
+    assert_int_equal(count(output(), "\nSee gemmctl(1).\n"), 1);
     assert_int_equal(GEMMCTL("bench", "--m", "1", "--help"), DONE);
     assert_int_equal(count(output(), "llama-3-8b"), 1);
 }
@@ -332,7 +333,7 @@ static void test_values_beyond_the_type(void **state)
     (void)snprintf(in, sizeof(in), "%s", temp_path(&fixture.folder, "x.npy"));
     (void)snprintf(out, sizeof(out), "%s", temp_path(&fixture.folder, "y.npy"));
     assert_int_equal(npy_write(in, x, 1, 256), 0);
-    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", out, "--act", "fp16"),
+    expect_refusal(GEMMCTL("gemm", "tiny/layer.int4", "--in", in, "--out", out, "--act", "f16"),
                    DONE, "warning: 3 of 256 values of ");
     x[4] = 0;
     assert_int_equal(npy_write(in, x, 1, 256), 0);

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""What the code has, the pages have: options, wire messages; and the schema has no cycles."""
+"""What the code has, the pages have: options, wire messages; man pages can be set; and the schema has no cycles."""
+import os
 import re
+import shutil
+import subprocess
 
 from tree import refusal, run
 
@@ -72,7 +75,22 @@ def check_messages(tree):
             yield refusal(PROTOCOL, 0, f"says nothing of the message {name} of {SCHEMA}")
 
 
+def check_man_pages(tree):
+    """man warns of lines that it cannot break or fill, and of macros that it does not know."""
+    if not shutil.which("man"):
+        print("man is not installed: its warnings were not looked at")
+        return
+    environment = {**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"}
+    for path in tree.files:
+        if re.search(r"(?:^|/)man/[^/]+\.[1-8]$", path):
+            command = ["man", "--warnings", "-l", tree.root / path]
+            said = subprocess.run(command, capture_output=True, text=True, env=environment).stderr
+            for line in said.splitlines():
+                yield refusal(path, 0, line)
+
+
 def check(tree):
+    yield from check_man_pages(tree)
     if tree.has(CONFIG):
         yield from check_options(tree)
     if tree.has(SCHEMA):

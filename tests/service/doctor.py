@@ -34,7 +34,7 @@ def check_daemon(folder):
     document = doctor(folder)
     assert document["faults"] == 0, document
     assert found(document, "access", "ok", "can be used by this user"), document
-    assert found(document, "ipc", "ok", "a child process shared memory with this one"), document
+    assert found(document, "ipc", "ok", "a child process got shared memory of this one in"), document
     assert found(document, "ipc", "ok", "memory of host can be shared with the daemon"), document
     assert found(document, "daemon", "ok", "owns host"), document
 
@@ -52,6 +52,9 @@ def check_strangers(folder):
     document = doctor(folder, AS_NOBODY)
     assert found(document, "access", "fault", f"{folder}/session is of root:root, mode 0600"), document
     os.chmod(folder, 0o700)
+    document = doctor(folder, AS_NOBODY)
+    closed = [finding for finding in document["findings"] if finding["text"].startswith(f"{folder} is of root:root, mode 0700")]
+    assert [finding["mend"].startswith(f"chmod 0750 {folder}") for finding in closed] == [True], document
 
 
 def in_namespace(script):

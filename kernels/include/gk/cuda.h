@@ -26,9 +26,9 @@ int gk_cuda_stage_load(void);
 
 /* gk_cuda_signal_words() - append to a cudaStream_t: write each value to its address (memory of the
  * device, or page-locked) when the launch before it is done and all that it wrote can be seen by
- * any processor; n up to GK_CUDA_SIGNALS_MAX. may_overlap: the device has programmatic dependent
- * launch (compute capability 9.0). gk_cuda_signal_load() - as gk_kernel.load(). Both: 0 or a
- * cudaError_t. */
+ * any processor, the last one once all others can be seen; n of 1 to GK_CUDA_SIGNALS_MAX.
+ * may_overlap: the device has programmatic dependent launch (compute capability 9.0).
+ * gk_cuda_signal_load() - as gk_kernel.load(). Both: 0 or a cudaError_t. */
 #define GK_CUDA_SIGNALS_MAX 80u
 struct gk_cuda_signal {
     uint64_t address;

@@ -58,7 +58,7 @@ static void test_the_baseline_comes_first(void **state)
 {
     (void)state;
     struct bench_options options;
-    assert_int_equal(parse("bench --format nvfp4 --format f16 --format mxfp4 --act fp16", &options),
+    assert_int_equal(parse("bench --format nvfp4 --format f16 --format mxfp4 --act f16", &options),
                      0);
     assert_int_equal(options.n_formats, 3);
     assert_string_equal(options.formats[0], "f16");

@@ -76,7 +76,7 @@ static void test_doctor(void **state)
     doctor_ipc(&findings);
     assert_int_equal(findings.n, 1);
     assert_int_equal(findings.items[0].state, FINDING_OK);
-    assert_non_null(strstr(findings.items[0].text, "a child process shared memory"));
+    assert_non_null(strstr(findings.items[0].text, "a child process got shared memory"));
     findings.n = 0;
     doctor_daemon(&findings, &tool);
     assert_int_equal(findings.n, 1);
@@ -318,7 +318,7 @@ static void test_status_table(void **state)
         " \"models\": [{\"name\": \"mini\", \"device\": \"host\", \"state\": \"serving\"}],"
         " \"sessions\": [{\"id\": 3, \"name\": \"prog\", \"buffer_bytes\": 2048}]}");
     assert_non_null(strstr(text, "gemmd 0.1.0, pid 7, serving, up 10 s\n"));
-    assert_non_null(strstr(text, "1 models, 36 weights, 1.0 MiB packed\n"));
+    assert_non_null(strstr(text, "resident: 1 model, 36 weights, 1.0 MiB packed\n"));
     assert_non_null(strstr(text, " 5.0/s "));
     assert_non_null(strstr(text, " 25.0% "));
     assert_non_null(strstr(text, " 3.00 "));

@@ -107,6 +107,7 @@ char *option_pages_conf(void)
 {
     return make_page("# gemmd.conf - every option of gemmd with its default; see gemmd.conf(5).\n"
                      "# Lines are KEY = VALUE; a line that starts with '#' is a comment.\n"
+                     "# yes may be written true or on as well, no false or off.\n"
                      "# SIGHUP takes over the options marked reloadable; others need a restart.\n",
                      put_conf_option);
 }

@@ -74,17 +74,24 @@ static void test_faults_name_file_line_and_fault(void **state)
         const char *text;
         const char *sentence;
     } cases[] = {
-        {"rows_max = 0", "f.conf:1: rows_max: 0 is not between 1 and 1048576"},
-        {"\nrows_max = 1048577", "f.conf:2: rows_max: 1048577 is not between 1 and 1048576"},
-        {"rows_max = 12x", "f.conf:1: rows_max: '12x' is not a value of type number"},
+        {"rows_max = 0", "f.conf:1: rows_max: '0' is not between 1 and 1048576"},
+        {"\nrows_max = 1048577", "f.conf:2: rows_max: '1048577' is not between 1 and 1048576"},
+        {"rows_max = 12x",
+         "f.conf:1: rows_max: '12x' is not a value of type number between 1 and 1048576"},
         {"rows_max = -1", "f.conf:1: rows_max: '-1' is not a value of type number"},
         {"rows_max =", "f.conf:1: rows_max: '' is not a value of type number"},
         {"rows_max = 99999999999999999999", "f.conf:1: rows_max: '99999999999999999999' is"},
         {"buffer_bytes_max = 18446744073709551615K", "f.conf:1: buffer_bytes_max: '184467"},
         {"buffer_bytes_max = 1Q", "f.conf:1: buffer_bytes_max: '1Q' is not a value of type size"},
-        {"socket_mode = 0777", "f.conf:1: socket_mode: 0777 is not between 0600 and 0660"},
-        {"socket_mode = 0800", "f.conf:1: socket_mode: '0800' is not a value of type octal"},
+        {"socket_mode = 0777", "f.conf:1: socket_mode: '0777' is not between 0600 and 0660"},
+        {"socket_mode = 0800",
+         "f.conf:1: socket_mode: '0800' is not a value of type octal between 0600 and 0660"},
         {"batching = maybe", "f.conf:1: batching: 'maybe' is not one of off|natural|rendezvous"},
+        {"socket_dir = run", "f.conf:1: socket_dir: run is not an absolute path"},
+        {"socket_dir = \"/run\"", "f.conf:1: socket_dir: \"/run\" is in quotes, which would"},
+        {"tuning_file = t", "f.conf:1: tuning_file: t is not an absolute path"},
+        {"launch_ahead = maybe", "f.conf:1: launch_ahead: 'maybe' is not one of no|yes"},
+        {"batching = no", "f.conf:1: batching: 'no' is not one of off|natural|rendezvous"},
         {"nonsense = 1", "f.conf:1: there is no option 'nonsense'"},
         {"rows_max", "f.conf:1: 'rows_max' is not KEY = VALUE"},
         {"rows_max = 1\n#\nrows_max = 2", "f.conf:3: rows_max was set in line 1 already"},
@@ -107,9 +114,9 @@ static void test_faults_name_file_line_and_fault(void **state)
         {"admin_uids = 4294967295", "f.conf:1: admin_uids: '4294967295' is no user id"},
         {"kernels_disabled = avx9", "f.conf:1: kernels_disabled: this build has no kernel 'avx9'"},
         {"kernels_preferred = x", "f.conf:1: kernels_preferred: this build has no kernel 'x'"},
-        {"tuning = maybe", "f.conf:1: tuning: 'maybe' is not auto, yes or no"},
+        {"tuning = maybe", "f.conf:1: tuning: 'maybe' is not one of no|yes|auto"},
         {"log = loud", "f.conf:1: log: 'loud' is none of error, warning, notice, info, debug"},
-        {"status_port = 65536", "f.conf:1: status_port: 65536 is not between 0 and 65535"},
+        {"status_port = 65536", "f.conf:1: status_port: '65536' is not between 0 and 65535"},
     };
     struct config config = {0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -123,17 +130,52 @@ static void test_faults_name_file_line_and_fault(void **state)
     config_finish(&config);
 }
 
+static void test_the_likest_option_is_named(void **state)
+{
+    (void)state;
+    struct config config = {0};
+    struct reason why;
+    assert_int_equal(parse(&config, "device = host", &why), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "there is no option 'device'; there are "));
+    assert_non_null(strstr(why.text, ", like devices, "));
+    assert_int_equal(parse(&config, "model = a=/x", &why), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, ", like models, "));
+    config_finish(&config);
+}
+
+static void test_words_for_yes_and_no(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word;
+        uint64_t value;
+    } cases[] = {{"yes", 1}, {"true", 1}, {"on", 1}, {"no", 0}, {"false", 0}, {"off", 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct config config;
+        struct reason why = REASON_NULL;
+        assert_int_equal(config_init(&config), 0);
+        assert_int_equal(config.launch_ahead, 1);
+        assert_int_equal(config.tuning, CONFIG_TUNING_AUTO);
+        assert_int_equal(config_set(&config, "launch_ahead", cases[i].word, &why), 0);
+        assert_int_equal(config_set(&config, "tuning", cases[i].word, &why), 0);
+        assert_int_equal(config.launch_ahead, cases[i].value);
+        assert_int_equal(config.tuning, cases[i].value ? CONFIG_TUNING_YES : CONFIG_TUNING_NO);
+        config_finish(&config);
+    }
+}
+
 static void test_zero_bytes_and_long_values_are_refused(void **state)
 {
     (void)state;
     struct config config;
     struct reason why = REASON_NULL;
-    char text[CONFIG_TEXT_BYTES + 32] = "tuning_file = ";
+    char text[CONFIG_TEXT_BYTES + 32] = "tuning_file = /";
     size_t n_key_bytes = strlen(text);
     assert_int_equal(config_init(&config), 0);
     assert_int_equal(config_parse(&config, "f", "rows_max\0= 1", 12, &why),
                      STATUS_INVALID_ARGUMENT);
-    memset(text + n_key_bytes, 'a', CONFIG_TEXT_BYTES);
+    n_key_bytes--; /* the slash is of the value */
+    memset(text + n_key_bytes + 1, 'a', CONFIG_TEXT_BYTES - 1);
     assert_int_equal(config_parse(&config, "f", text, strlen(text), &why), STATUS_INVALID_ARGUMENT);
     text[n_key_bytes + CONFIG_TEXT_BYTES - 1] = '\0';
     assert_int_equal(config_parse(&config, "f", text, strlen(text), &why), 0);
@@ -190,7 +232,7 @@ static void test_folder_without_a_checkpoint(void **state)
     assert_non_null(strstr(why.text, "f.conf:1: models: 'a=/nowhere': cannot open '/nowhere'"));
     assert_int_equal(config_check_checkpoint(&config, 1, &why), STATUS_BAD_CHECKPOINT);
     assert_string_equal(why.text, "f.conf:2: models: 'b=/proc/self/fdinfo': there is no "
-                                  ".safetensors file in the folder");
+                                  ".safetensors file in '/proc/self/fdinfo'");
     config_finish(&config);
 }
 
@@ -349,6 +391,8 @@ int main(void)
         cmocka_unit_test(test_defaults_pass_their_own_rules),
         cmocka_unit_test(test_file_is_read),
         cmocka_unit_test(test_faults_name_file_line_and_fault),
+        cmocka_unit_test(test_the_likest_option_is_named),
+        cmocka_unit_test(test_words_for_yes_and_no),
         cmocka_unit_test(test_zero_bytes_and_long_values_are_refused),
         cmocka_unit_test(test_rules_between_options),
         cmocka_unit_test(test_nothing_is_there_twice),

@@ -223,7 +223,7 @@ static void test_empty_folder(void **state)
     assert_int_equal(unlink(at(INDEX)), 0);
     assert_int_equal(unlink(at(SHARD_1)), 0);
     assert_int_equal(unlink(at(SHARD_2)), 0);
-    expect_refusal(STATUS_BAD_CHECKPOINT, "no .safetensors file");
+    expect_refusal(STATUS_BAD_CHECKPOINT, "no .safetensors file in '/");
 }
 
 /* T37: 'w' is 1 in the first shard and 2 in the second. */
