@@ -124,10 +124,20 @@ def check_ready_by_age(folder):
     assert gemmctl(folder, "ready", "--well").returncode == 2
 
 
+def states_of(folder, n, uid):
+    """The states of that user's sessions, as soon as there are n of them."""
+    states, deadline = [], time.monotonic() + 10
+    while len(states) != n and time.monotonic() < deadline:
+        document = json.loads(exposition.get(folder, "/status")[1])
+        states = [session["state"] for session in document["sessions"] if session["uid"] == uid]
+    return states
+
+
 def check_full(folder, limit):
     """Clients that hold all sessions leave some to administrators, of whom this user is one, and liveness to everybody."""
     held = sessions(folder, SESSIONS_MAX + ADMIN_SESSIONS - 1)
     assert gemmctl(folder, "status").returncode == 0, "an administrator is kept out"
+    assert states_of(folder, len(held), os.geteuid()) == ["new"] * len(held)  # gemmctl's has gone
     held += sessions(folder, 1)
     refused = gemmctl(folder, "status")
     assert refused.returncode == 4 and "QUOTA" in refused.stderr, refused
@@ -151,10 +161,7 @@ def check_full_for_others(folder, n_allowed):
         others = sessions(folder, n_allowed + 1)
     finally:
         os.seteuid(0)
-    states, deadline = [], time.monotonic() + 10
-    while len(states) < len(others) and time.monotonic() < deadline:
-        document = json.loads(exposition.get(folder, "/status")[1])
-        states = [session["state"] for session in document["sessions"] if session["uid"] == 65534]
+    states = states_of(folder, len(others), 65534)
     assert states == ["new"] * n_allowed + ["refused"], states
     for connection in others:
         connection.close()
