@@ -82,7 +82,7 @@ template <typename wide_, int bits_, uint8_t scaling_, bool is_exact_> struct st
         }
     }
 
-    static __device__ __forceinline__ raw load(const strip_prefill_args &, const block_place &at)
+    static __device__ __forceinline__ raw load(const block_place &at)
     {
         raw block = {};
         load_codes<bits>(at, block.codes);

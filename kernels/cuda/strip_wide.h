@@ -13,8 +13,8 @@ extern "C" {
 /* strip_wide_workspace_bytes() - for m rows of x and a weight of n x k. */
 uint64_t strip_wide_workspace_bytes(uint32_t m, uint32_t n, uint32_t k);
 
-/* strip_wide_load() - as gk_kernel.load. strip_wide_enqueue() - y = x W^T, in three launches or
- * more. 0 or a cudaError. */
+/* strip_wide_load() - as gk_kernel.load. strip_wide_enqueue() - y = x W^T, in two launches or more.
+ * 0 or a cudaError. */
 int strip_wide_load(void);
 int strip_wide_enqueue(struct strip_wide_args *args, bool may_overlap, void *stream);
 

@@ -92,22 +92,24 @@ __device__ __forceinline__ w_steps widen(const w_block &block)
     return w;
 }
 
-/* The block of k that is next; its stage is given back with its second half, or the last of k. */
-__device__ __forceinline__ w_block next_w(const w4a8_args &args, uint32_t i_block, bool is_last,
-                                          walk &at)
+/* The block of k that is next. */
+__device__ __forceinline__ w_block next_w(const w4a8_args &args, uint32_t i_block, const walk &at)
 {
     if (i_block % 2 == 0) {
         mbarrier_wait_parity(shared_base() + shared_map::w_full + 8 * at.w.i, at.w.parity);
     }
-    w_block block = load_w(args, at.w.i, i_block % 2);
-    if (i_block % 2 == 1 || is_last) {
-        __syncwarp();
-        if (lane_id() == 0) {
-            mbarrier_arrive(shared_base() + shared_map::w_empty + 8 * at.w.i);
-        }
-        at.w.step();
+    return load_w(args, at.w.i, i_block % 2);
+}
+
+/* Give a stage of W back, once its last words have been used: until then they may still be on their
+ * way here. */
+__device__ __forceinline__ void release_w(walk &at)
+{
+    __syncwarp();
+    if (lane_id() == 0) {
+        mbarrier_arrive(shared_base() + shared_map::w_empty + 8 * at.w.i);
     }
-    return block;
+    at.w.step();
 }
 
 /* ---- sums ----
@@ -149,8 +151,11 @@ __device__ __forceinline__ void multiply(const w4a8_args &args, walk &at, float 
     float sums[chain_n / 2];
 #pragma unroll 1
     for (uint32_t i_block = 0; i_block < n_blocks; i_block++) {
-        w_block block = next_w(args, i_block, i_block + 1 == n_blocks, at);
+        w_block block = next_w(args, i_block, at);
         w_steps w = widen(block);
+        if (i_block % 2 == 1 || i_block + 1 == n_blocks) {
+            release_w(at);
+        }
         mbarrier_wait_parity(shared_base() + shared_map::x_full + 8 * at.x.i, at.x.parity);
 #pragma unroll
         for (uint32_t i = 0; i < n_chains; i++) {

@@ -291,8 +291,8 @@ static void test_8_bit_weights(void **state)
 static void test_float_weights(void **state)
 {
     (void)state;
-    static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},  {128, 512},
-                                         {200, 1000}, {384, 4096}, {272, 4352}};
+    static const uint32_t shapes[][2] = {{1, 32},     {17, 100},   {96, 384},   {128, 512},
+                                         {200, 1000}, {384, 4096}, {272, 4352}, {72, 1300}};
     struct random random = {15};
     uint32_t n_run = 0;
     uint32_t n_checked = 0;
@@ -317,6 +317,24 @@ static void test_float_weights(void **state)
     print_message("%u weights and kernels\n", n_run);
     assert_int_equal(n_checked, 7 * 3 * ARRAY_LENGTH(shapes));
     assert_true(n_run >= n_checked * 5 / 3); /* all have the simple one, two types the other */
+}
+
+/* More columns than a launch of strip_wide or strip_batch has, which is 32768. */
+static void test_many_columns(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"int4 g128", "int8 g128", "nvfp4"};
+    struct random random = {17};
+    uint32_t n_run = 0;
+    for (uint32_t i = 0; i < n_format_cases; i++) {
+        for (uint32_t j = 0; j < ARRAY_LENGTH(names); j++) {
+            if (strcmp(format_cases[i].name, names[j]) == 0) {
+                struct gk_desc desc = format_desc(&format_cases[i], 32768 + 23, 300, DTYPE_F32);
+                n_run += check_desc(&desc, x_dtypes[j % 2], DTYPE_F32, &random);
+            }
+        }
+    }
+    assert_true(n_run >= 3 * ARRAY_LENGTH(names));
 }
 
 static void test_plain_weights(void **state)
@@ -522,13 +540,10 @@ int main(void)
     }
     cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact_sums),
-        cmocka_unit_test(test_plain_weights),
-        cmocka_unit_test(test_infinities_and_nan),
-        cmocka_unit_test(test_4_bit_weights),
-        cmocka_unit_test(test_8_bit_weights),
-        cmocka_unit_test(test_float_weights),
-        cmocka_unit_test(test_infinities_against_floats),
+        cmocka_unit_test(test_exact_sums),         cmocka_unit_test(test_plain_weights),
+        cmocka_unit_test(test_infinities_and_nan), cmocka_unit_test(test_4_bit_weights),
+        cmocka_unit_test(test_8_bit_weights),      cmocka_unit_test(test_float_weights),
+        cmocka_unit_test(test_many_columns),       cmocka_unit_test(test_infinities_against_floats),
     };
     return cmocka_run_group_tests(tests, load_kernels, NULL);
 }
