@@ -118,6 +118,9 @@ static int submit_to_lane(struct gemmd_client *client, struct queue *queue,
                           const struct gemmd_gemm *gemms, size_t n, gemmd_ticket_t *ret_tickets)
 {
     uint32_t n_free;
+    if (n > queue->n_tickets - queue->n_in_use) {
+        listen_drain(client, queue); /* nobody waits for the end of a stream's products */
+    }
     enum ring_result room = ring_room(&queue->lane.submit, &n_free);
     /* A corrupt ring is not a full one: no waiting helps, and push_chunk() says so. */
     if (n > queue->n_tickets - queue->n_in_use || (room == RING_OK && n > n_free)) {

@@ -19,11 +19,12 @@
 #include "tests/harness/model.h"
 #include "tests/harness/tiny.h"
 
-#define N_STEPS   700u /* more than can be in flight */
-#define N_STREAMS 5u
-#define N_CROWD   4u
-#define K_MAX     256u
-#define WEIGHT    "tiny/layer.int4" /* 96 x 256 */
+#define N_STEPS     700u /* more than can be in flight */
+#define N_STREAMS   5u
+#define N_IN_FLIGHT 256u /* session_requests_max, by default */
+#define N_CROWD     4u
+#define K_MAX       256u
+#define WEIGHT      "tiny/layer.int4" /* 96 x 256 */
 
 static struct fixture fixture;
 static struct test_model model;
@@ -88,6 +89,29 @@ static void test_a_crowd_of_chains(void **state)
 {
     (void)state;
     assert_true(gpu_children(N_CROWD, child_of_chains));
+}
+
+/* Products of a stream that have ended leave room for one that the CPU waits for. */
+static bool child_that_waits_afterwards(uint32_t i_child)
+{
+    (void)i_child;
+    uint16_t x[K_MAX];
+    struct chain chain;
+    gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
+    bool is_right = chain_init(&chain, client, WEIGHT, CHAIN_MEMORY) && chain_seed(&chain, 1) &&
+                    delay_enqueue(20000, chain.cuda_stream) == 0 &&
+                    chain_steps(&chain, N_IN_FLIGHT) &&
+                    cudaStreamSynchronize(chain.cuda_stream) == cudaSuccess &&
+                    run_chain(client, CHAIN_SYNC, 1, 1, x);
+    chain_finish(&chain);
+    gemmd_close(client);
+    return is_right;
+}
+
+static void test_a_full_stream_that_has_ended(void **state)
+{
+    (void)state;
+    assert_true(gpu_children(1, child_that_waits_afterwards));
 }
 
 /* ---- several streams ---- */
@@ -263,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way_gives_the_same_bits),
         cmocka_unit_test(test_a_crowd_of_chains),
+        cmocka_unit_test(test_a_full_stream_that_has_ended),
         cmocka_unit_test(test_several_streams),
         cmocka_unit_test(test_streams_that_wait_for_each_other),
         cmocka_unit_test(test_words_wrap),
