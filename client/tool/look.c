@@ -106,8 +106,14 @@ void look_rates(const struct look *now, const struct look *then, uint32_t i_devi
 
 /* ---- health ---- */
 
+/* Its number tells only where nobody has knocked: it is another process's in a container, and stays
+ * while nobody reaps it. A daemon that is starting does not listen yet. */
 static bool is_gone(const struct look *look)
 {
+    if (look->listener != LOOK_LISTENER_UNKNOWN) {
+        bool is_starting = stats_read(&look->page.main.phase) == 0;
+        return look->listener == LOOK_LISTENER_NONE && !is_starting;
+    }
     return kill((pid_t)look->page.pid, 0) != 0 && errno == ESRCH;
 }
 

@@ -7,9 +7,13 @@
 #include "ipc/base/check.h"
 #include "ipc/stats.h"
 
+/* Does anybody listen at the sockets beside the page? */
+enum look_listener { LOOK_LISTENER_UNKNOWN, LOOK_LISTENER_THERE, LOOK_LISTENER_NONE };
+
 struct look {
     struct stats_page page; /* a private copy */
     uint64_t at_nsec;
+    enum look_listener listener; /* the caller's to know: look_take() leaves it alone */
 };
 
 /* look_take() - a copy of the page as it is now; figures of one look may be some microseconds
@@ -46,7 +50,8 @@ double look_quantile(const struct stats_times *now, const struct stats_times *th
  * it. */
 double look_since(const struct look *look, uint64_t nsec);
 
-/* What two looks say of the daemon's health, one sentence; "" when nothing is wrong. Of the main
- * thread that is known only if somebody called on it at poked_nsec; 0: nobody did. */
+/* look_health() - what two looks say of the daemon's health, one sentence; "" when nothing is
+ * wrong. Of the main thread that is known only if somebody called on it at poked_nsec; 0: nobody
+ * did. */
 void look_health(const struct look *now, const struct look *then, uint64_t poked_nsec, char *text,
                  uint32_t size_bytes);

@@ -121,6 +121,13 @@ static void test_a_dead_process(void **state)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     now.page.pid = (uint64_t)pid;
     check_health(0, "process ");
+    now.listener = LOOK_LISTENER_THERE; /* the number is that of another container */
+    check_health(0, "");
+    now.page.pid = (uint64_t)getpid(); /* one that nobody has reaped, say */
+    now.listener = LOOK_LISTENER_NONE;
+    check_health(0, ""); /* it may be starting */
+    stats_set(&now.page.main.phase, 1);
+    check_health(0, "process ");
 }
 
 int main(void)
