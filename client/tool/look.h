@@ -28,6 +28,8 @@ struct look_rates {
     double busy;                          /* share of the time */
     double rows_a_launch;                 /* 0 without launches */
     double shared;                        /* share of the launches with rows of several sessions */
+    double ahead;                         /* ... that had been queued before their rows came */
+    double vain;                          /* queued so for rows that never came, over launches */
     double queue_p50, queue_p99;          /* seconds; below 0: nothing happened */
     double request_p50, request_p99;
     double stall_p99;
