@@ -386,6 +386,21 @@ static int dispatch(struct ask *ask, struct reason *why)
     return reason_set(why, STATUS_BAD_MESSAGE, "message type %u is not one a client sends", type);
 }
 
+static enum session_verdict send_answer(const struct session *session,
+                                        const union side_message *answer, const int *fds,
+                                        uint32_t n_fds)
+{
+    switch (-side_send(session->fd, answer, fds, n_fds)) {
+    case 0:
+        return SESSION_KEEP;
+    case EPIPE:
+    case ECONNRESET:
+        return SESSION_GONE;
+    default:
+        return SESSION_DROP;
+    }
+}
+
 enum session_verdict session_side_refuse(struct session *session, uint64_t sequence,
                                          const struct reason *why)
 {
@@ -393,7 +408,7 @@ enum session_verdict session_side_refuse(struct session *session, uint64_t seque
     side_init(&message, SIDE_REFUSED, sequence);
     message.refused.status = (uint32_t)why->status;
     memcpy(message.refused.text, why->text, sizeof(message.refused.text));
-    return side_send(session->fd, &message, NULL, 0) == 0 ? SESSION_KEEP : SESSION_DROP;
+    return send_answer(session, &message, NULL, 0);
 }
 
 enum session_verdict session_side_answer(struct core *core, struct session_table *table,
@@ -403,8 +418,7 @@ enum session_verdict session_side_answer(struct core *core, struct session_table
     struct reason why = REASON_NULL;
     int r = dispatch(&ask, &why);
     if (r == 0) {
-        return side_send(session->fd, &ask.answer, ask.fds, ask.n_fds) == 0 ? SESSION_KEEP
-                                                                            : SESSION_DROP;
+        return send_answer(session, &ask.answer, ask.fds, ask.n_fds);
     }
     if (r < 0) {
         (void)reason_errno(&why, r, "session %ju", (uintmax_t)session->id);
