@@ -161,6 +161,7 @@ static int on_open_lane(struct ask *ask, struct reason *why)
             [QUOTA_BYTES] = lane_bytes(ask->session->lane_entries), [QUOTA_FDS] = SESSION_LANE_FDS};
         r = quota_take(ask->core->quota, ask->session->peer.uid, amounts, &lane->charge, why);
         if (r != 0) {
+            reason_prefix(why, "a lane of %u entries", ask->session->lane_entries);
             return r;
         }
         r = make_lane(ask, index, lane);
