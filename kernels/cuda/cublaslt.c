@@ -107,9 +107,14 @@ static bool init_matrix(cublasLtMatrixLayoutOpaque_t *matrix, cudaDataType_t typ
                                                      (int64_t)stride) == CUBLAS_STATUS_SUCCESS;
 }
 
+static cudaDataType_t type_of(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
 static bool describe(const struct cublaslt_gemm *gemm, struct description *description)
 {
-    cudaDataType_t type = gemm->dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+    cudaDataType_t type = type_of(gemm->dtype);
     _Atomic(cublasLtHandle_t) *handle = current_handle();
     description->handle = handle != NULL ? atomic_load(handle) : NULL;
     return description->handle != NULL &&
@@ -118,7 +123,7 @@ static bool describe(const struct cublaslt_gemm *gemm, struct description *descr
                CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
            init_matrix(&description->a, type, gemm->n, gemm->k, gemm->w_stride) &&
            init_matrix(&description->b, type, gemm->k, gemm->m, gemm->x_stride) &&
-           init_matrix(&description->d, CUDA_R_32F, gemm->n, gemm->m, gemm->y_stride);
+           init_matrix(&description->d, type_of(gemm->y_dtype), gemm->n, gemm->m, gemm->y_stride);
 }
 
 /* ---- algorithms ---- */

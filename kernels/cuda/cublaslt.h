@@ -10,10 +10,11 @@
 
 #define CUBLASLT_WORKSPACE_BYTES (32ull << 20) /* what the vendor recommends for Hopper */
 
-/* y (m, n) = x (m, k) W^T in f32, row-major, W stored k by n: all strides in elements. */
+/* y (m, n) = x (m, k) W^T, summed in f32, row-major, W stored k by n: all strides in elements. */
 struct cublaslt_gemm {
     uint32_t m, n, k;
-    enum dtype dtype; /* of x and W: F16, BF16 */
+    enum dtype dtype;   /* of x and W: F16, BF16 */
+    enum dtype y_dtype; /* F32, or that of x */
     uint64_t w_stride;
     uint64_t x_stride;
     uint64_t y_stride;
@@ -22,7 +23,7 @@ struct cublaslt_gemm {
 struct cublaslt_pointers {
     const void *w;
     const void *x; /* all pointers are 16-byte aligned */
-    float *y;
+    void *y;
     void *workspace; /* CUBLASLT_WORKSPACE_BYTES */
 };
 
