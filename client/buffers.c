@@ -152,12 +152,16 @@ static int take_answer(struct gemmd_buffer *buffer, const struct side_packet *pa
                        uint32_t device_index)
 {
     const struct side_buffer *answer = &packet->message.buffer;
+    int r = session_check_fds(packet);
+    if (r != 0) {
+        return r;
+    }
     if (packet->n_fds != 1) {
         return client_refuse(STATUS_BAD_MESSAGE, "the daemon sent %u fds with a buffer, not 1",
                              packet->n_fds);
     }
     bool is_cuda = answer->memory == SIDE_MEMORY_CUDA;
-    int r = map_memory(buffer, answer, packet->fds[0]);
+    r = map_memory(buffer, answer, packet->fds[0]);
     r = r == 0 && is_cuda ? copy_fd(packet->fds[0], &buffer->fd) : r;
     prepare(buffer, SIDE_IMPORT_BUFFER, device_index,
             is_cuda ? answer->size_bytes : buffer->size_bytes);

@@ -243,6 +243,8 @@ int session_ask(struct gemmd_client *client, union side_message *question, int f
 /* session_ask_locked(): the same with side_lock held. */
 int session_ask_locked(struct gemmd_client *client, union side_message *question, int fd,
                        enum side_type expected, struct side_packet *ret_packet) GD_MUST_CHECK;
+/* session_check_fds(): refuses a packet whose fds this process has no number free for. */
+int session_check_fds(const struct side_packet *packet) GD_MUST_CHECK;
 /* session_release(): the daemon lets go of a buffer, by the one of its ids that is of the present
  * session, if one is. */
 void session_release(struct gemmd_client *client, const struct buffer_id *id,

@@ -195,6 +195,36 @@ static void test_crowd_at_the_control_socket(void **state)
     stop(life, early, &product);
 }
 
+/* With connections that are under no quota, accounts have room where the process has none: whoever
+ * shares memory then is refused, stays connected, and leaves the rest to the daemon. */
+static void test_buffers_where_a_crowd_is(void **state)
+{
+    struct life *life = *state;
+    int peers[N_PEERS];
+    gemmd_buffer_t *buffers[N_FDS_MAX];
+    uint32_t n = 0;
+    int r = GEMMD_OK;
+    struct product product;
+    gemmd_client_t *early = start(life, &product);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+    while (n < N_FDS_MAX && (r = gemmd_buffer_alloc_host(early, 0, 4096, &buffers[n])) == 0) {
+        n++;
+    }
+    assert_int_equal(r, GEMMD_QUOTA);
+    assert_non_null(strstr(gemmd_last_error(), "no descriptor is left for clients of the 64"));
+    expect_service(life, early, &product);
+    assert_int_equal(fixture_logged(&life->fixture, "is hung up"), 0);
+    while (n > 0) {
+        gemmd_buffer_free(buffers[--n]);
+    }
+    close_some(peers, 0, N_PEERS);
+    stop(life, early, &product);
+}
+
 /* ---- administrators ---- */
 
 /* Sockets that another user of this group reaches. */
@@ -297,7 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(test_crowd_of_sessions),       CASE(test_crowd_at_the_control_socket),
         CASE(test_administrators_get_in),   CASE(test_no_standard_descriptors),
-        CASE(test_files_that_may_not_grow),
+        CASE(test_files_that_may_not_grow), CASE(test_buffers_where_a_crowd_is),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);
