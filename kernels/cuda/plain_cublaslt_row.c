@@ -5,8 +5,8 @@
  *   workspace: the library's own; x gathered (rows 16-byte aligned); y, or its sums in f32
  *
  * A batch takes three launches: the rows of x come together, the product, bias and rounding to
- * where y is. Prefill takes one where its rows of x and y lie as the library can have them and y is
- * no more than rounded sums; else these go through the workspace too. A call has no more rows than
+ * where y is. Prefill takes one where its rows of x and y lie as the library can have them, y of
+ * x's own type and the bias too; else these go through the workspace. A call has no more rows than
  * the workspace holds. Which way rows go, and in how many calls, changes no bit of them. */
 #include <string.h>
 
@@ -18,8 +18,6 @@
 #include "kernels/cuda/registry.h"
 #include "kernels/layout/cuda_kmajor.h"
 #include "kernels/layout/cuda_swizzle.h"
-
-#define ALIGNMENT 16u /* of rows that the library reads and writes */
 
 static bool is_half(enum dtype dtype)
 {
@@ -98,17 +96,18 @@ static uint64_t call_bytes(const struct gk_desc *desc, enum dtype y_dtype, uint3
 
 /* What comes from the workspace, but for where it goes. */
 static struct finish_rows finish_of(const struct gk_launch *launch,
-                                    const struct cublaslt_gemm *gemm, const void *sums)
+                                    const struct cublaslt_gemm *gemm,
+                                    const struct cublaslt_pointers *at)
 {
     const struct gk_desc *desc = &launch->problem.desc;
     return (struct finish_rows){
-        .sums = sums,
+        .sums = at->y,
         .stride = gemm->y_stride,
-        .bias = (const uint8_t *)launch->packed + cuda_kmajor_shape(desc).bias_offset,
+        .bias = at->bias,
         .m = gemm->m,
         .n = desc->n,
         .sums_dtype = gemm->y_dtype,
-        .bias_dtype = desc->bias_dtype,
+        .bias_dtype = gemm->y_dtype == DTYPE_F32 ? desc->bias_dtype : DTYPE_NONE, /* is in */
         .y_dtype = launch->problem.y_dtype,
     };
 }
@@ -122,6 +121,8 @@ static struct cublaslt_pointers pointers_of(const struct gk_launch *launch,
         .w = launch->packed,
         .x = workspace + parts.x_offset,
         .y = workspace + parts.y_offset,
+        .bias =
+            (const uint8_t *)launch->packed + cuda_kmajor_shape(&launch->problem.desc).bias_offset,
         .workspace = workspace,
     };
 }
@@ -154,7 +155,7 @@ static int enqueue_batch(const struct gk_launch *launch, void *stream)
     const struct plain_plan *plan = plain_plan_find(problem, &text);
     struct cublaslt_gemm gemm = plain_gemm_of(&problem->desc, DTYPE_F32, problem->m);
     struct cublaslt_pointers at = pointers_of(launch, &gemm);
-    struct finish_rows finish = finish_of(launch, &gemm, at.y);
+    struct finish_rows finish = finish_of(launch, &gemm, &at);
     memcpy(finish.y, launch->y_rows, gemm.m * sizeof(finish.y[0]));
     int error = gk_cuda_stage_rows(launch->x_rows, gemm.m, (uint64_t)gemm.k * 2,
                                    (void *)(uintptr_t)at.x, gemm.x_stride * 2, stream);
@@ -192,7 +193,7 @@ static double prefill_predicted_usec(const struct gk_problem *problem, uint32_t 
 
 static bool is_aligned(const void *rows, uint64_t stride_bytes)
 {
-    return (uintptr_t)rows % ALIGNMENT == 0 && stride_bytes % ALIGNMENT == 0;
+    return (uintptr_t)rows % CUBLASLT_ALIGNMENT == 0 && stride_bytes % CUBLASLT_ALIGNMENT == 0;
 }
 
 /* gemm->m rows of x, a stride apart, to `target`: as many at a time as a table has. */
@@ -221,7 +222,7 @@ static int enqueue_call(const struct gk_launch *launch, struct cublaslt_gemm gem
     const uint8_t *x = (const uint8_t *)rows->x + first_m * rows->x_stride_bytes;
     uint8_t *y = (uint8_t *)rows->y + first_m * rows->y_stride_bytes;
     struct cublaslt_pointers at = pointers_of(launch, &gemm);
-    struct finish_rows finish = finish_of(launch, &gemm, at.y);
+    struct finish_rows finish = finish_of(launch, &gemm, &at);
     bool is_in_place = gemm.y_dtype != DTYPE_F32 && gemm.n == launch->problem.desc.n &&
                        is_aligned(y, rows->y_stride_bytes);
     int error = 0;
@@ -249,8 +250,7 @@ static int enqueue_prefill(const struct gk_launch *launch, void *stream)
     const struct gk_problem *problem = &launch->problem;
     const char *text;
     const struct plain_plan *plan = plain_plan_find(problem, &text);
-    bool is_rounded = problem->y_dtype == problem->x_dtype &&
-                      problem->desc.bias_dtype == DTYPE_NONE && plan->rounded.rows_max != 0;
+    bool is_rounded = problem->y_dtype == problem->x_dtype && plan->rounded.rows_max != 0;
     const struct plain_choice *choice = is_rounded ? &plan->rounded : &plan->sums;
     enum dtype y_dtype = is_rounded ? problem->y_dtype : DTYPE_F32;
     int error = 0;

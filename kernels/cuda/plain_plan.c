@@ -20,6 +20,7 @@ struct slot {
     _Atomic int state;
     uint32_t n, k, cuda_arch;
     enum gk_code code;
+    enum dtype bias_dtype;
     const char *text; /* FAILED: why */
     struct plain_plan plan;
 };
@@ -38,10 +39,16 @@ struct cublaslt_gemm plain_gemm_of(const struct gk_desc *desc, enum dtype y_dtyp
         .k = desc->k,
         .dtype = gk_code_dtype(desc->code),
         .y_dtype = y_dtype,
+        .bias_dtype = y_dtype == DTYPE_F32 ? DTYPE_NONE : desc->bias_dtype,
         .w_stride = shape.n_stride,
-        .x_stride = num_align_up((uint64_t)desc->k * 2, 16) / 2,
+        .x_stride = num_align_up((uint64_t)desc->k * 2, CUBLASLT_ALIGNMENT) / 2,
         .y_stride = shape.n_stride,
     };
+}
+
+bool plain_can_round(const struct gk_desc *desc)
+{
+    return desc->bias_dtype == DTYPE_NONE || desc->bias_dtype == gk_code_dtype(desc->code);
 }
 
 uint32_t plain_rows_max(const struct gk_desc *desc, enum dtype y_dtype)
@@ -59,7 +66,8 @@ uint32_t plain_rows_max(const struct gk_desc *desc, enum dtype y_dtype)
 static bool is_of(const struct slot *slot, const struct gk_problem *problem)
 {
     return slot->n == problem->desc.n && slot->k == problem->desc.k &&
-           slot->code == problem->desc.code && slot->cuda_arch == problem->cuda_arch;
+           slot->code == problem->desc.code && slot->bias_dtype == problem->desc.bias_dtype &&
+           slot->cuda_arch == problem->cuda_arch;
 }
 
 /* The slot of a problem, or the first empty one; NULL: the table is full. */
@@ -92,8 +100,9 @@ static int try(const struct gk_problem *problem, const void *packed, struct slot
 {
     const struct gk_desc *desc = &problem->desc;
     enum dtype dtype = gk_code_dtype(desc->code);
+    uint32_t rounded_max = plain_can_round(desc) ? plain_rows_max(desc, dtype) : 0;
     struct cublaslt_gemm sums = plain_gemm_of(desc, DTYPE_F32, plain_rows_max(desc, DTYPE_F32));
-    struct cublaslt_gemm rounded = plain_gemm_of(desc, dtype, plain_rows_max(desc, dtype));
+    struct cublaslt_gemm rounded = plain_gemm_of(desc, dtype, rounded_max);
     slot->text = cublaslt_open();
     return slot->text == NULL ? plain_trial(&sums, &rounded, packed, &slot->plan, &slot->text)
                               : cudaSuccess;
@@ -112,6 +121,7 @@ static int make_locked(const struct gk_problem *problem, const void *packed)
     slot->n = problem->desc.n;
     slot->k = problem->desc.k;
     slot->code = problem->desc.code;
+    slot->bias_dtype = problem->desc.bias_dtype;
     slot->cuda_arch = problem->cuda_arch;
     atomic_store_explicit(&slot->state, slot->text == NULL ? READY : FAILED, memory_order_release);
     return cudaSuccess;

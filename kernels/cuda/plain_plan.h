@@ -8,16 +8,19 @@
  * long a product takes, never what it is. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gk/gk.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/plain_trial.h"
 
-/* plain_gemm_of() - a call for m rows as the library is asked for it: y in f32 or in the weight's
- * own type, its rows and those of x 16-byte aligned, as close as that allows.
+/* plain_gemm_of() - a call for m rows as the library is asked for it: y in f32 and without the
+ * bias, or finished, in the weight's own type; its rows and those of x 16-byte aligned, as close as
+ * that allows. plain_can_round() - can the library finish y? Only with a bias of the same type.
  * plain_rows_max() - the most rows of one: what they write is bounded. */
 struct cublaslt_gemm plain_gemm_of(const struct gk_desc *desc, enum dtype y_dtype, uint32_t m);
+bool plain_can_round(const struct gk_desc *desc);
 uint32_t plain_rows_max(const struct gk_desc *desc, enum dtype y_dtype);
 
 /* plain_plan_make() - gk_kernel.plan(): idempotent; 0 or a cudaError_t, also where nothing could be

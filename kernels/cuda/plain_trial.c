@@ -16,14 +16,14 @@
 #include "ipc/base/num.h"
 #include "kernels/cuda/finish_rows.h"
 
-#define RANKED_MAX       8u /* of a range */
-#define KNOWN_MAX        (PLAIN_RANGES_MAX + 1)
-#define FIRST_RANGE_ROWS 64u
-#define HOPELESS         1.5f /* times the fastest: not timed again */
-#define POISON_BYTE      0xff
-#define NO_TEXT          "no algorithm of cuBLASLt gives a row the same bits at every m"
+#define RANKED_MAX  8u   /* of a range */
+#define KNOWN_MAX   2u   /* the reference, and what was chosen for the range above */
+#define HOPELESS    1.3f /* times the fastest: not timed again */
+#define BUDGET_MSEC 0.6f /* for timing an algorithm once more */
+#define POISON_BYTE 0xff
+#define NO_TEXT     "no algorithm of cuBLASLt gives a row the same bits at every m"
 
-/* Memory for products of up to m_max rows, and the algorithms that are known to give what is
+/* Memory for products of up to m_max rows, and algorithms that are known to give what is
  * expected. */
 struct trial {
     struct cublaslt_gemm gemm; /* m is set for each */
@@ -42,7 +42,8 @@ struct trial {
 
 uint32_t plain_range_end(uint32_t rows_max, uint32_t i_range)
 {
-    return (uint32_t)num_min(FIRST_RANGE_ROWS << i_range, rows_max);
+    static const uint16_t ends[PLAIN_RANGES_MAX] = {16, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
+    return (uint32_t)num_min(ends[i_range], rows_max);
 }
 
 static uint32_t range_of(uint32_t rows_max, uint32_t m)
@@ -75,11 +76,17 @@ static void trial_finish(struct trial *trial)
     (void)cudaFree(trial->memory);
 }
 
+/* Of x, the beginning of which is the bias, too. */
+static uint64_t x_elems(const struct cublaslt_gemm *gemm)
+{
+    return num_max(gemm->m * gemm->x_stride, gemm->n);
+}
+
 /* x: something that fills every bit of a mantissa, the same in no two rows. On the stream that
  * reads it: a copy on another one may still be under way when cudaMemcpy() returns. */
 static cudaError_t fill_x(struct trial *trial)
 {
-    uint64_t n_elems = trial->m_max * trial->gemm.x_stride;
+    uint64_t n_elems = x_elems(&trial->gemm);
     uint16_t *x = malloc(n_elems * sizeof(*x));
     if (x == NULL) {
         return cudaErrorMemoryAllocation;
@@ -102,7 +109,7 @@ static cudaError_t trial_init(struct trial *trial, const struct cublaslt_gemm *g
                               uint64_t y_bytes, const void *packed)
 {
     *trial = (struct trial){.gemm = *gemm, .m_max = gemm->m};
-    uint64_t x_bytes = num_align_up(gemm->m * gemm->x_stride * 2, 256);
+    uint64_t x_bytes = num_align_up(x_elems(gemm) * 2, 256);
     uint64_t total_bytes = CUBLASLT_WORKSPACE_BYTES + x_bytes + 2 * y_bytes + 256;
     cudaError_t error = cudaMalloc((void **)&trial->memory, total_bytes);
     error = error != cudaSuccess ? error
@@ -114,7 +121,7 @@ static cudaError_t trial_init(struct trial *trial, const struct cublaslt_gemm *g
     }
     uint8_t *x = trial->memory + CUBLASLT_WORKSPACE_BYTES;
     trial->at = (struct cublaslt_pointers){
-        .w = packed, .x = x, .y = x + x_bytes, .workspace = trial->memory};
+        .w = packed, .x = x, .y = x + x_bytes, .bias = x, .workspace = trial->memory};
     trial->expected = x + x_bytes + y_bytes;
     trial->digests = (struct gk_digest *)(void *)(x + x_bytes + 2 * y_bytes);
     return fill_x(trial);
@@ -185,8 +192,9 @@ static bool can_all(const struct trial *trial, const cublasLtMatmulAlgo_t *algor
                     uint32_t first_m, uint32_t last_m)
 {
     struct cublaslt_gemm gemm = trial->gemm, askew = trial->gemm;
-    uint32_t y_step = 16 / dtype_bytes(gemm.y_dtype);
-    askew.x_stride = (gemm.x_stride / 8 | 1) * 8;
+    uint32_t x_step = CUBLASLT_ALIGNMENT / 2;
+    uint32_t y_step = CUBLASLT_ALIGNMENT / dtype_bytes(gemm.y_dtype);
+    askew.x_stride = (gemm.x_stride / x_step | 1) * x_step;
     askew.y_stride = (gemm.y_stride / y_step | 1) * y_step;
     for (uint32_t m = first_m; m <= last_m; m++) {
         gemm.m = askew.m = m;
@@ -228,7 +236,7 @@ static float time_launches(struct trial *trial, const cublasLtMatmulAlgo_t *algo
     return error == cudaSuccess ? msec / (float)n_launches : INFINITY;
 }
 
-/* The first launch loads code. Twenty of a few rows, four of many; one of what is far too slow. */
+/* The first launch loads code. Some more follow, but of what is far too slow. */
 static float time_at(struct trial *trial, const cublasLtMatmulAlgo_t *algorithm, uint32_t m,
                      float best_msec)
 {
@@ -237,20 +245,32 @@ static float time_at(struct trial *trial, const cublasLtMatmulAlgo_t *algorithm,
     if (msec > HOPELESS * best_msec) {
         return INFINITY;
     }
-    return time_launches(trial, algorithm, m, (uint32_t)num_min(num_max(1280 / m, 4), 20));
+    return time_launches(trial, algorithm, m, (uint32_t)fminf(fmaxf(BUDGET_MSEC / msec, 2), 20));
 }
 
-/* For a range, the fastest that gives what is expected: of those that the library ranks for its
- * last m, and those that are known. */
+/* Is the last of n algorithms among those before it? */
+static bool is_repeated(const cublasLtMatmulAlgo_t *algorithms, uint32_t n)
+{
+    uint32_t i = 0;
+    while (memcmp(&algorithms[i], &algorithms[n - 1], sizeof(algorithms[0])) != 0) {
+        i++;
+    }
+    return i < n - 1;
+}
+
+/* For a range, the fastest that gives what is expected: of those that are known, and those that the
+ * library ranks for the last m. */
 static bool choose(struct trial *trial, uint32_t first_m, uint32_t last_m,
                    cublasLtMatmulAlgo_t *ret_algorithm)
 {
-    cublasLtMatmulAlgo_t algorithms[RANKED_MAX + KNOWN_MAX];
-    uint32_t n = ranked(trial, last_m, algorithms);
+    cublasLtMatmulAlgo_t algorithms[KNOWN_MAX + RANKED_MAX];
     float best_msec = INFINITY;
-    memcpy(&algorithms[n], trial->known, trial->n_known * sizeof(algorithms[0]));
-    n += trial->n_known;
+    memcpy(algorithms, trial->known, sizeof(trial->known));
+    uint32_t n = trial->n_known + ranked(trial, last_m, &algorithms[trial->n_known]);
     for (uint32_t i = 0; i < n; i++) {
+        if (is_repeated(algorithms, i + 1)) {
+            continue;
+        }
         float msec = time_at(trial, &algorithms[i], last_m, best_msec);
         if (msec < best_msec && will_do(trial, &algorithms[i], first_m, last_m)) {
             best_msec = msec;
@@ -264,6 +284,7 @@ static bool choose(struct trial *trial, uint32_t first_m, uint32_t last_m,
  * where the library would rather split k. */
 static bool choose_all(struct trial *trial, struct plain_choice *ret_choice)
 {
+    uint32_t n_reference = trial->n_known;
     uint32_t i_last = range_of(trial->m_max, trial->m_max);
     for (uint32_t i = i_last; i != UINT32_MAX; i--) {
         uint32_t first_m = i == 0 ? 1 : plain_range_end(trial->m_max, i - 1) + 1;
@@ -271,7 +292,8 @@ static bool choose_all(struct trial *trial, struct plain_choice *ret_choice)
         if (!choose(trial, first_m, plain_range_end(trial->m_max, i), chosen)) {
             return false;
         }
-        trial->known[trial->n_known++] = *chosen;
+        trial->known[n_reference] = *chosen;
+        trial->n_known = n_reference + 1;
     }
     ret_choice->rows_max = trial->m_max;
     return true;
@@ -301,20 +323,21 @@ static bool find_reference(struct trial *trial)
     return false;
 }
 
-/* Expect the sums of m rows, which are at `sums`, rounded to `dtype`, from first_m on. */
-static cudaError_t expect_rounded(struct trial *trial, const void *sums, enum dtype dtype,
-                                  uint32_t first_m, uint32_t m)
+/* Expect what rounding gives of the sums of m rows, which are at `sums`, from first_m on. */
+static cudaError_t expect_rounded(struct trial *trial, const void *sums,
+                                  const struct cublaslt_gemm *rounded, uint32_t first_m, uint32_t m)
 {
-    uint64_t row_bytes = trial->gemm.y_stride * dtype_bytes(dtype);
     const struct finish_rows finish = {
         .sums = sums,
-        .stride = trial->gemm.y_stride,
+        .stride = rounded->y_stride,
+        .bias = trial->at.bias,
         .m = m,
-        .n = trial->gemm.n,
+        .n = rounded->n,
         .sums_dtype = DTYPE_F32,
-        .y_dtype = dtype,
-        .first_y = (uint8_t *)trial->expected + first_m * row_bytes,
-        .y_stride_bytes = row_bytes,
+        .bias_dtype = rounded->bias_dtype,
+        .y_dtype = rounded->y_dtype,
+        .first_y = (uint8_t *)trial->expected + first_m * y_row_bytes(rounded),
+        .y_stride_bytes = y_row_bytes(rounded),
     };
     return (cudaError_t)finish_rows_enqueue(&finish, trial->stream);
 }
@@ -327,8 +350,7 @@ static bool expect_all_rounded(struct trial *trial, const struct plain_choice *s
     for (uint32_t i = 0; error == cudaSuccess && i < rounded->m; i += sums->rows_max) {
         uint32_t m = (uint32_t)num_min(rounded->m - i, sums->rows_max);
         error = multiply(trial, plain_algorithm(sums, m), i, m, trial->at.y);
-        error = error != cudaSuccess ? error
-                                     : expect_rounded(trial, trial->at.y, rounded->y_dtype, i, m);
+        error = error != cudaSuccess ? error : expect_rounded(trial, trial->at.y, rounded, i, m);
     }
     return error == cudaSuccess;
 }
@@ -339,12 +361,13 @@ int plain_trial(const struct cublaslt_gemm *sums, const struct cublaslt_gemm *ro
     struct trial trial;
     struct plain_plan plan = {.rounded.rows_max = 0};
     uint64_t y_bytes = num_max(sums->m * y_row_bytes(sums), rounded->m * y_row_bytes(rounded));
-    cudaError_t error = trial_init(&trial, rounded, num_align_up(y_bytes, 256), packed);
+    const struct cublaslt_gemm *larger = rounded->m > sums->m ? rounded : sums;
+    cudaError_t error = trial_init(&trial, larger, num_align_up(y_bytes, 256), packed);
     if (error == cudaSuccess) {
         begin(&trial, sums);
         *ret_text = find_reference(&trial) && choose_all(&trial, &plan.sums) ? NULL : NO_TEXT;
     }
-    if (error == cudaSuccess && *ret_text == NULL &&
+    if (error == cudaSuccess && *ret_text == NULL && rounded->m > 0 &&
         expect_all_rounded(&trial, &plan.sums, rounded)) {
         begin(&trial, rounded);
         (void)choose_all(&trial, &plan.rounded); /* else sums are rounded one launch later */

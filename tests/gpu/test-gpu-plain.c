@@ -277,7 +277,7 @@ static void test_products(void **state)
     (void)state;
     static const uint32_t shapes[][2] = {{1, 1},     {7, 40},     {64, 128},
                                          {200, 383}, {384, 1536}, {1024, 4096}};
-    static const enum dtype biases[] = {DTYPE_NONE, DTYPE_BF16, DTYPE_NONE, DTYPE_F32};
+    static const enum dtype biases[] = {DTYPE_NONE, DTYPE_F16, DTYPE_BF16, DTYPE_F32};
     static const enum dtype y_dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     struct random random = {41};
     for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * 4; i++) {
@@ -377,6 +377,7 @@ static void test_infinities_and_nan(void **state)
     (void)state;
     check_odd_values(DTYPE_BF16, DTYPE_NONE);
     check_odd_values(DTYPE_F16, DTYPE_NONE);
+    check_odd_values(DTYPE_BF16, DTYPE_BF16);
     check_odd_values(DTYPE_BF16, DTYPE_F32);
     check_odd_values(DTYPE_F16, DTYPE_F16);
 }

@@ -82,18 +82,33 @@ static void test_rows_of_a_call(void **state)
     assert_int_equal(plain_rows_max(&desc, DTYPE_BF16), GK_BATCH_ROWS_MAX);
 }
 
+/* The library adds a bias of y's own type only, and none to sums. */
+static void test_biases(void **state)
+{
+    (void)state;
+    struct gk_desc desc = desc_plain(256, 512, DTYPE_BF16, DTYPE_BF16);
+    assert_true(plain_can_round(&desc));
+    assert_int_equal(plain_gemm_of(&desc, DTYPE_BF16, 1).bias_dtype, DTYPE_BF16);
+    assert_int_equal(plain_gemm_of(&desc, DTYPE_F32, 1).bias_dtype, DTYPE_NONE);
+    desc.bias_dtype = DTYPE_F32;
+    assert_false(plain_can_round(&desc));
+    desc.bias_dtype = DTYPE_NONE;
+    assert_true(plain_can_round(&desc));
+}
+
 static void test_ranges(void **state)
 {
     (void)state;
     struct plain_choice choice = {.rows_max = 1024};
-    static const uint16_t ms[][2] = {{1, 0},   {64, 0},  {65, 1},  {128, 1}, {129, 2},
-                                     {256, 2}, {257, 3}, {512, 3}, {513, 4}, {1024, 4}};
+    static const uint16_t ms[][2] = {{1, 0},   {16, 0},  {17, 1},  {64, 1},  {65, 2},  {96, 2},
+                                     {97, 3},  {128, 3}, {192, 4}, {256, 5}, {257, 6}, {384, 6},
+                                     {512, 7}, {513, 8}, {769, 9}, {1024, 9}};
     for (uint32_t i = 0; i < ARRAY_LENGTH(ms); i++) {
         assert_ptr_equal(plain_algorithm(&choice, ms[i][0]), &choice.algorithms[ms[i][1]]);
     }
     choice.rows_max = 64;
-    assert_int_equal(plain_range_end(64, 0), 64);
-    assert_ptr_equal(plain_algorithm(&choice, 64), &choice.algorithms[0]);
+    assert_int_equal(plain_range_end(64, 1), 64);
+    assert_ptr_equal(plain_algorithm(&choice, 64), &choice.algorithms[1]);
 }
 
 /* A launch of any m finds room in what the largest one wants. */
@@ -117,8 +132,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_declined), cmocka_unit_test(test_unplanned_prefill),
-        cmocka_unit_test(test_rows_of_a_call),   cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_rows_of_a_call),   cmocka_unit_test(test_biases),
+        cmocka_unit_test(test_ranges),           cmocka_unit_test(test_workspace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
