@@ -20,6 +20,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
+#include "daemon/server/control_guard.h"
 #include "daemon/server/message_guard.h"
 
 #define LIMIT_MAX 1048576u /* "unlimited" would make every close-all loop of a child endless */
@@ -110,6 +111,16 @@ static bool is_for_others(int fd, int connection)
     return n_left < n_favoured || !is_of_admin(connection);
 }
 
+/* Administrators are trusted with as many as there are for them. */
+static bool may_stay(int fd, int connection)
+{
+    if (is_for_others(fd, connection)) {
+        return false;
+    }
+    return !message_guard_accepted(connection) || is_of_admin(connection) ||
+           control_guard_admit(connection);
+}
+
 static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, int flags)
 {
     int connection = plain_accept(fd, address, n_bytes, flags);
@@ -121,14 +132,11 @@ static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, 
         errno = ECONNABORTED;
         return -1;
     }
-    if (connection >= 0 && is_for_others(fd, connection)) {
+    if (connection >= 0 && !may_stay(fd, connection)) {
         (void)close(connection);
         atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
         errno = ECONNABORTED;
         return -1;
-    }
-    if (connection >= 0) {
-        message_guard_accepted(connection);
     }
     return connection;
 }

@@ -84,15 +84,15 @@ static void expect_service(struct life *life, gemmd_client_t *early, struct prod
     assert_true(product_run(product, early));
     assert_true(product_is_right(product));
     json_t *document = status_document_ask(&life->fixture, early);
-    assert_int_equal(fd_gauge(document, "limit"), N_FDS_MAX);
-    assert_in_range(fd_gauge(document, "used"), 8, N_FDS_MAX);
+    assert_int_equal(fd_gauge(document, "limit"), life->options.n_fds_max);
+    assert_in_range(fd_gauge(document, "used"), 8, life->options.n_fds_max);
     json_decref(document);
 }
 
 /* A daemon with few descriptors, and the client that came first. */
 static gemmd_client_t *start(struct life *life, struct product *product)
 {
-    life->options.n_fds_max = N_FDS_MAX;
+    life->options.n_fds_max = life->options.n_fds_max != 0 ? life->options.n_fds_max : N_FDS_MAX;
     fixture_start(&life->fixture, &life->options);
     gemmd_client_t *early = fixture_open(&life->fixture, GEMMD_PATH_RING);
     assert_true(product_init(product, early, "tiny", &life->model.weights[TEST_INT4], &life_shape));
@@ -279,6 +279,36 @@ static void test_administrators_get_in(void **state)
     stop(life, early, &product);
 }
 
+/* Nor does it keep out a third user, who is no administrator: of connections to the control socket
+ * one may have only so many. */
+static void test_other_users_get_in(void **state)
+{
+    struct life *life = *state;
+    int peers[N_PEERS];
+    struct product product;
+    if (geteuid() != 0) {
+        skip();
+    }
+    open_to_others(life);
+    life->options.n_fds_max = 2 * N_FDS_MAX; /* a quarter of which is for one user */
+    gemmd_client_t *early = start(life, &product);
+    assert_int_equal(seteuid(OTHER_UID), 0);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+    assert_int_equal(seteuid(0), 0);
+    expect_service(life, early, &product); /* it has come round all of them */
+    assert_int_equal(seteuid(OTHER_UID - 1), 0);
+    gemmd_client_t *third = fixture_open(&life->fixture, GEMMD_PATH_ZEROMQ);
+    assert_true(life_serves_through(third, &life->model));
+    gemmd_close(third);
+    assert_int_equal(seteuid(0), 0);
+    close_some(peers, 0, N_PEERS);
+    stop(life, early, &product);
+}
+
 /* ---- what a shell may start it with ---- */
 
 static void close_standard(GD_UNUSED void *arg)
@@ -325,9 +355,10 @@ int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_crowd_of_sessions),       CASE(test_crowd_at_the_control_socket),
-        CASE(test_administrators_get_in),   CASE(test_no_standard_descriptors),
-        CASE(test_files_that_may_not_grow), CASE(test_buffers_where_a_crowd_is),
+        CASE(test_crowd_of_sessions),        CASE(test_crowd_at_the_control_socket),
+        CASE(test_administrators_get_in),    CASE(test_no_standard_descriptors),
+        CASE(test_other_users_get_in),       CASE(test_files_that_may_not_grow),
+        CASE(test_buffers_where_a_crowd_is),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);
