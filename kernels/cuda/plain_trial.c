@@ -171,9 +171,11 @@ static bool is_expected(struct trial *trial, uint32_t first_m, uint32_t m)
 static bool is_invariant(struct trial *trial, const cublasLtMatmulAlgo_t *algorithm,
                          uint32_t first_m, uint32_t last_m)
 {
-    static const uint16_t sample[] = {1,   2,   3,   7,   8,   17,   33,   63,  64,
-                                      65,  100, 127, 128, 129, 191,  255,  256, 257,
-                                      389, 511, 512, 513, 777, 1000, 1023, 1024};
+    /* Of each range the first, the last, and some between, odd and even. */
+    static const uint16_t sample[] = {1,   2,   3,   7,   8,   16,  17,  33,   63,   64,  65,
+                                      80,  95,  96,  97,  112, 127, 128, 129,  160,  191, 192,
+                                      193, 222, 255, 256, 257, 320, 383, 384,  385,  448, 511,
+                                      512, 513, 640, 767, 768, 769, 896, 1000, 1023, 1024};
     for (uint32_t i = 0; i < ARRAY_LENGTH(sample); i++) {
         uint32_t m = sample[i];
         uint32_t first = 37 * i % (trial->m_max - (uint32_t)num_min(m, trial->m_max) + 1);
