@@ -1,11 +1,8 @@
-/* test-descriptors.c - more clients than the daemon has descriptors for (T43); a start without
- * standard descriptors; files that may not grow. */
+/* test-descriptors.c - more clients than the daemon has descriptors for (T43). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -309,56 +306,13 @@ static void test_other_users_get_in(void **state)
     stop(life, early, &product);
 }
 
-/* ---- what a shell may start it with ---- */
-
-static void close_standard(GD_UNUSED void *arg)
-{
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        (void)close(fd);
-    }
-}
-
-/* "gemmd <&- >&- 2>&-": lines of the log go nowhere, rather than into a socket. */
-static void test_no_standard_descriptors(void **state)
-{
-    struct life *life = *state;
-    life->options.in_child = close_standard;
-    fixture_start(&life->fixture, &life->options);
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        char path[64];
-        char target[64] = "";
-        (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)life->fixture.pid, fd);
-        assert_true(readlink(path, target, sizeof(target) - 1) > 0);
-        assert_string_equal(target, "/dev/null");
-    }
-    assert_true(life_serves(life));
-    assert_int_equal(fixture_stop(&life->fixture), 0);
-}
-
-static void limit_files(GD_UNUSED void *arg)
-{
-    const struct rlimit limit = {4096, 4096};
-    (void)setrlimit(RLIMIT_FSIZE, &limit);
-}
-
-/* "ulimit -f": a sentence, and no core. */
-static void test_files_that_may_not_grow(void **state)
-{
-    struct life *life = *state;
-    life->options.in_child = limit_files;
-    fixture_spawn(&life->fixture, &life->options);
-    assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_READY_SECONDS), EXIT_FAILED);
-    assert_int_equal(fixture_logged(&life->fixture, "/stats': File too large"), 1);
-}
-
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_crowd_of_sessions),        CASE(test_crowd_at_the_control_socket),
-        CASE(test_administrators_get_in),    CASE(test_no_standard_descriptors),
-        CASE(test_other_users_get_in),       CASE(test_files_that_may_not_grow),
-        CASE(test_buffers_where_a_crowd_is),
+        CASE(test_buffers_where_a_crowd_is), CASE(test_administrators_get_in),
+        CASE(test_other_users_get_in),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);
