@@ -170,11 +170,14 @@ int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes);
 
 /* error.c - the calling thread's last sentence; all return the status. client_fail() keeps *why;
  * client_refuse() makes one; client_fail_errno() turns a negative errno into one;
- * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense. */
+ * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense: DISCONNECTED
+ * is, which whoever finds the daemon gone acts upon. client_fail_result(): how a request ended, be
+ * it the daemon that said so or this side. */
 int client_fail(const struct reason *why);
 int client_refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_errno(int negative_errno, const char *what);
 int client_fail_wire(uint32_t status, const char *text);
+int client_fail_result(uint32_t status, const char *text);
 
 /* filled.c - structs that a call fills. Their first field is their size where the caller was
  * compiled, which may be less than here (an older program) or more (a newer one).

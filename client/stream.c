@@ -129,7 +129,7 @@ static int check(const struct gemmd_stream *stream, const struct gemmd_gemm *gem
 
 static int told_failure(const struct reason *failure)
 {
-    return client_fail_wire((uint32_t)failure->status, failure->text);
+    return client_fail_result((uint32_t)failure->status, failure->text);
 }
 
 /* With the queue's lock held. */

@@ -66,7 +66,7 @@ static int spend(struct queue *queue, struct ticket *ticket, struct gemmd_result
 {
     struct request_result result = ticket->result;
     queue_give(queue, ticket);
-    int r = result.status == STATUS_OK ? GEMMD_OK : client_fail_wire(result.status, result.text);
+    int r = result.status == STATUS_OK ? GEMMD_OK : client_fail_result(result.status, result.text);
     tell(&result, r, ret_result);
     return r;
 }

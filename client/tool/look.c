@@ -58,6 +58,20 @@ static double change(const _Atomic uint64_t *now, const _Atomic uint64_t *then)
     return (double)(stats_read(now) - stats_read(then));
 }
 
+static double share_of(double n, double n_all)
+{
+    return n_all > 0 ? n / n_all : 0;
+}
+
+static double n_disarmed(const struct stats_worker *now, const struct stats_worker *then)
+{
+    double n = 0;
+    for (uint32_t i = 0; i < STATS_DISARMS; i++) {
+        n += change(&now->n_disarmed[i], &then->n_disarmed[i]);
+    }
+    return n;
+}
+
 void look_rates(const struct look *now, const struct look *then, uint32_t i_device,
                 struct look_rates *ret_rates)
 {
@@ -74,9 +88,10 @@ void look_rates(const struct look *now, const struct look *then, uint32_t i_devi
         .rows = change(&a->n_rows, &b->n_rows) / seconds,
         .launches = n_launches / seconds,
         .busy = change(&a->busy_nsec, &b->busy_nsec) / 1e9 / seconds,
-        .rows_a_launch = n_launches > 0 ? change(&a->launch_rows, &b->launch_rows) / n_launches : 0,
-        .shared =
-            n_launches > 0 ? change(&a->n_shared_launches, &b->n_shared_launches) / n_launches : 0,
+        .rows_a_launch = share_of(change(&a->launch_rows, &b->launch_rows), n_launches),
+        .shared = share_of(change(&a->n_shared_launches, &b->n_shared_launches), n_launches),
+        .ahead = share_of(change(&a->n_fired, &b->n_fired), n_launches),
+        .vain = share_of(n_disarmed(a, b), n_launches),
         .queue_p50 = look_quantile(&a->queue, &b->queue, 0.5),
         .queue_p99 = look_quantile(&a->queue, &b->queue, 0.99),
         .request_p50 = look_quantile(&a->request, &b->request, 0.5),
@@ -91,8 +106,14 @@ void look_rates(const struct look *now, const struct look *then, uint32_t i_devi
 
 /* ---- health ---- */
 
+/* Its number tells only where nobody has knocked: it is another process's in a container, and stays
+ * while nobody reaps it. A daemon that is starting does not listen yet. */
 static bool is_gone(const struct look *look)
 {
+    if (look->listener != LOOK_LISTENER_UNKNOWN) {
+        bool is_starting = stats_read(&look->page.main.phase) == 0;
+        return look->listener == LOOK_LISTENER_NONE && !is_starting;
+    }
     return kill((pid_t)look->page.pid, 0) != 0 && errno == ESRCH;
 }
 

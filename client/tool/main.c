@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ipc/base/num.h"
+#include "ipc/base/standard_fds.h"
 
 #include "client/tool/tool.h"
 
@@ -175,6 +176,9 @@ int main(int argc, char **argv)
         .help_filter = help_filter,
     };
     struct arguments arguments = {0};
+    if (standard_fds_open() != 0) {
+        return TOOL_FAILED;
+    }
     argp_program_version_hook = print_version;
     argp_err_exit_status = TOOL_USAGE;
     (void)atexit(check_output);

@@ -23,6 +23,7 @@ struct top {
     bool is_once;
     const struct stats_page *page;
     uint64_t poked_nsec; /* the first time that the main thread has not answered yet */
+    enum look_listener listener;
     struct look looks[2];
     char health[256]; /* of the latest look */
 };
@@ -52,7 +53,7 @@ static int parse_top(int argc, char **argv, struct top *top)
     return optind == argc ? 0 : tool_usage("top takes no words");
 }
 
-/* Whatever comes of it: it is the page that tells. */
+/* Whatever the daemon makes of it: it is the page that tells. */
 static void poke(struct top *top)
 {
     uint64_t turn_nsec = stats_read(&top->page->main.turn_nsec);
@@ -61,9 +62,15 @@ static void poke(struct top *top)
     if (top->poked_nsec == 0 || turn_nsec >= top->poked_nsec) {
         top->poked_nsec = clock_now_nsec();
     }
+    top->listener = LOOK_LISTENER_UNKNOWN;
     CLEAN_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0) {
-        (void)!connect(fd, (const struct sockaddr *)&address, sizeof(address));
+    if (fd < 0) {
+        return;
+    }
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+        top->listener = LOOK_LISTENER_THERE;
+    } else if (errno == ECONNREFUSED) {
+        top->listener = LOOK_LISTENER_NONE;
     }
 }
 
@@ -102,6 +109,7 @@ static void follow_restart(struct top *top)
 static void look_again(struct top *top)
 {
     look_take(top->page, &top->looks[1]);
+    top->looks[1].listener = top->listener;
     look_health(&top->looks[1], &top->looks[0], top->poked_nsec, top->health, sizeof(top->health));
 }
 

@@ -165,14 +165,15 @@ static int watch(struct reception *reception, struct session *session)
     return r < 0 ? err_raise(r) : 0;
 }
 
-/* What a connection costs its user. Clients who hold all sessions keep no administrator from
- * looking, unloading and draining. */
+/* What a connection costs its user. Clients who hold all sessions or descriptors keep no
+ * administrator from looking, unloading and draining. */
 static int charge_session(struct core *core, uid_t uid, struct quota_charge *ret_charge,
                           struct reason *why)
 {
     const uint64_t amounts[QUOTA_KINDS] = {[QUOTA_SESSIONS] = 1, [QUOTA_FDS] = SESSION_FDS};
+    uint64_t n_beyond = config_is_admin(core->config, uid) ? CONFIG_ADMIN_SESSIONS : 0;
     const uint64_t beyond[QUOTA_KINDS] = {
-        [QUOTA_SESSIONS] = config_is_admin(core->config, uid) ? CONFIG_ADMIN_SESSIONS : 0};
+        [QUOTA_SESSIONS] = n_beyond, [QUOTA_FDS] = n_beyond * SESSION_FDS};
     return quota_take_beyond(core->quota, uid, amounts, beyond, ret_charge, why);
 }
 

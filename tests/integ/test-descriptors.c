@@ -1,8 +1,13 @@
-/* test-descriptors.c - more clients than the daemon has descriptors for (T43). */
+/* test-descriptors.c - more clients than the daemon has descriptors for (T43); a start without
+ * standard descriptors; files that may not grow. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,6 +21,7 @@
 #define N_PEERS        200u
 #define N_STAYING      50u /* the last to come */
 #define ANSWER_SECONDS 2
+#define OTHER_UID      65534u
 
 enum welcome { WELCOMED, REFUSED, HUNG_UP };
 
@@ -189,12 +195,109 @@ static void test_crowd_at_the_control_socket(void **state)
     stop(life, early, &product);
 }
 
+/* ---- administrators ---- */
+
+/* Sockets that another user of this group reaches. */
+static void open_to_others(struct life *life)
+{
+    life->options.config = "socket_mode = 0660\n";
+    assert_int_equal(chmod(life->fixture.folder.path, 0711), 0);
+    assert_int_equal(chmod(life->fixture.socket_dir, 0750), 0);
+}
+
+/* What administrators do while clients hold all that there is for them, several times over. */
+static void expect_administration(struct life *life)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        gemmd_client_t *admin = fixture_open(&life->fixture, GEMMD_PATH_ZEROMQ);
+        gemmd_client_t *second = fixture_open(&life->fixture, GEMMD_PATH_ZEROMQ);
+        json_decref(status_document_ask(&life->fixture, admin));
+        json_decref(status_document_ask(&life->fixture, second));
+        gemmd_close(second);
+        gemmd_close(admin);
+    }
+}
+
+/* Another user's sessions, and as many connections to the control socket as go: an administrator
+ * gets in all the same. */
+static void test_administrators_get_in(void **state)
+{
+    struct life *life = *state;
+    int peers[2 * N_PEERS];
+    uint32_t n_refused = 0;
+    struct product product;
+    if (geteuid() != 0) {
+        skip(); /* without another user there is no crowd of others */
+    }
+    open_to_others(life);
+    gemmd_client_t *early = start(life, &product);
+    assert_int_equal(seteuid(OTHER_UID), 0);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] = wire_connect(&life->fixture);
+        n_refused += greet(life, peers[i]) != WELCOMED;
+    }
+    for (uint32_t i = N_PEERS; i < 2 * N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+    assert_int_equal(seteuid(0), 0);
+    assert_true(n_refused > 0);
+    expect_administration(life);
+    expect_service(life, early, &product);
+    close_some(peers, 0, 2 * N_PEERS);
+    stop(life, early, &product);
+}
+
+/* ---- what a shell may start it with ---- */
+
+static void close_standard(GD_UNUSED void *arg)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        (void)close(fd);
+    }
+}
+
+/* "gemmd <&- >&- 2>&-": lines of the log go nowhere, rather than into a socket. */
+static void test_no_standard_descriptors(void **state)
+{
+    struct life *life = *state;
+    life->options.in_child = close_standard;
+    fixture_start(&life->fixture, &life->options);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        char path[64];
+        char target[64] = "";
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)life->fixture.pid, fd);
+        assert_true(readlink(path, target, sizeof(target) - 1) > 0);
+        assert_string_equal(target, "/dev/null");
+    }
+    assert_true(life_serves(life));
+    assert_int_equal(fixture_stop(&life->fixture), 0);
+}
+
+static void limit_files(GD_UNUSED void *arg)
+{
+    const struct rlimit limit = {4096, 4096};
+    (void)setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+/* "ulimit -f": a sentence, and no core. */
+static void test_files_that_may_not_grow(void **state)
+{
+    struct life *life = *state;
+    life->options.in_child = limit_files;
+    fixture_spawn(&life->fixture, &life->options);
+    assert_int_equal(fixture_wait_exit(&life->fixture, FIXTURE_READY_SECONDS), EXIT_FAILED);
+    assert_int_equal(fixture_logged(&life->fixture, "/stats': File too large"), 1);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_crowd_of_sessions),
-        CASE(test_crowd_at_the_control_socket),
+        CASE(test_crowd_of_sessions),       CASE(test_crowd_at_the_control_socket),
+        CASE(test_administrators_get_in),   CASE(test_no_standard_descriptors),
+        CASE(test_files_that_may_not_grow),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,6 +153,37 @@ static void test_signals_are_no_hang_up(void **state)
     gemmd_close(client);
 }
 
+static volatile sig_atomic_t n_alarms;
+
+static void on_counted_alarm(int signal)
+{
+    (void)signal;
+    n_alarms++;
+}
+
+/* A profiler's signals come faster than the time limit is long, and make no wait longer. */
+static void test_signals_make_no_wait_longer(void **state)
+{
+    gemmd_client_t *client = NULL;
+    gemmd_buffer_t *buffer = NULL;
+    const suseconds_t usec = FIXTURE_SHORT_MSEC * 1000 / 5;
+    struct itimerval interval = {.it_interval = {.tv_usec = usec}, .it_value = {.tv_usec = usec}};
+    struct itimerval off = {.it_value = {0}};
+    struct sigaction action = {.sa_handler = on_counted_alarm, .sa_flags = SA_RESTART};
+    assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
+    fixture_set_timeout(client, FIXTURE_SHORT_MSEC);
+    fake_set(*state, FAKE_LATE_ANSWER);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
+    uint64_t begin = fixture_now_msec();
+    assert_int_equal(gemmd_buffer_alloc(client, 0, 100, &buffer), GEMMD_TIMEOUT);
+    uint64_t waited = fixture_now_msec() - begin;
+    assert_int_equal(setitimer(ITIMER_REAL, &off, NULL), 0);
+    assert_true(n_alarms > 0 && waited >= FIXTURE_SHORT_MSEC);
+    fake_set(*state, 0);
+    gemmd_close(client);
+}
+
 static void test_import(void **state)
 {
     gemmd_client_t *client = NULL;
@@ -191,6 +222,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_buffer_misbehaviour, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late_answer_is_skipped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_signals_are_no_hang_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_signals_make_no_wait_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_import, set_up, tear_down),
         cmocka_unit_test(test_null_buffers),
     };

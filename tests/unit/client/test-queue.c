@@ -85,6 +85,9 @@ static void test_daemon_statuses_are_judged(void **state)
     assert_string_equal(gemmd_last_error(), gemmd_status_text(GEMMD_BUSY));
     assert_int_equal(client_fail_wire(0, "fine"), GEMMD_BAD_MESSAGE);
     assert_int_equal(client_fail_wire(0x80000000u, ""), GEMMD_BAD_MESSAGE);
+    assert_int_equal(client_fail_wire(STATUS_DISCONNECTED, "I am gone"), GEMMD_BAD_MESSAGE);
+    assert_int_equal(client_fail_result(STATUS_DISCONNECTED, "it is gone"), GEMMD_DISCONNECTED);
+    assert_int_equal(client_fail_result(0x80000000u, ""), GEMMD_BAD_MESSAGE);
 }
 
 int main(void)

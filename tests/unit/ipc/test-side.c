@@ -2,13 +2,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "ipc/base/num.h"
 #include "ipc/side.h"
 #include "t.h"
 
@@ -296,6 +300,44 @@ static void test_accept_and_peer(void **state)
     unlink(path);
 }
 
+static volatile sig_atomic_t n_alarms;
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+    n_alarms++;
+}
+
+/* A listener that accepts nobody, and signals that come faster than the time limit is long. */
+static void test_signals_make_no_connecting_longer(void **state)
+{
+    (void)state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct itimerval interval = {.it_interval = {.tv_usec = 20000}, .it_value = {.tv_usec = 20000}};
+    struct itimerval off = {.it_value = {0}};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    int fds[8];
+    uint32_t n = 0;
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/full", folder);
+    int listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listen_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(listen_fd, 0), 0);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
+    while (n < ARRAY_LENGTH(fds) && (fds[n] = side_connect(address.sun_path, 100)) >= 0) {
+        n++;
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &off, NULL), 0);
+    assert_in_range(n, 1, ARRAY_LENGTH(fds) - 1);
+    assert_int_equal(fds[n], -EAGAIN);
+    assert_true(n_alarms > 1);
+    while (n > 0) {
+        close(fds[--n]);
+    }
+    close(listen_fd);
+    unlink(address.sun_path);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -320,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_mode_whatever_the_umask),
         cmocka_unit_test(test_what_is_no_socket_stays),
         cmocka_unit_test(test_accept_and_peer),
+        cmocka_unit_test(test_signals_make_no_connecting_longer),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
