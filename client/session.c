@@ -142,6 +142,11 @@ int session_ask(struct gemmd_client *client, union side_message *question, int f
     return r;
 }
 
+int session_check_fds(const struct side_packet *packet)
+{
+    return packet->has_lost_fds ? client_fail_errno(-EMFILE, "taking the daemon's memory") : 0;
+}
+
 /* A daemon that is gone has let go already, so a failing release is no news. */
 static void release_locked(struct gemmd_client *client, uint64_t id)
 {

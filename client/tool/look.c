@@ -8,10 +8,6 @@
 
 #include "ipc/base/clock.h"
 
-/* A worker whose launches take longer than that, or a main thread that does not come round within
- * it, is worth a sentence. */
-#define STUCK_SECONDS 2.0
-
 static_assert(sizeof(struct stats_page) % sizeof(uint64_t) == 0, "copied by the word");
 
 void look_take(const struct stats_page *page, struct look *ret_look)
@@ -130,7 +126,7 @@ static bool is_stuck(const struct look *now, const struct look *then, uint32_t i
     const struct stats_worker *b = &then->page.workers[i_device];
     return stats_read(&a->n_in_flight) != 0 && stats_read(&b->n_in_flight) != 0 &&
            stats_read(&a->last_end_nsec) == stats_read(&b->last_end_nsec) &&
-           since_last_end(now, i_device) > STUCK_SECONDS;
+           since_last_end(now, i_device) > LOOK_STUCK_SECONDS;
 }
 
 void look_health(const struct look *now, const struct look *then, uint64_t poked_nsec, char *text,
@@ -153,7 +149,8 @@ void look_health(const struct look *now, const struct look *then, uint64_t poked
             return;
         }
     }
-    if (poked_nsec != 0 && turn_nsec < poked_nsec && look_since(now, poked_nsec) > STUCK_SECONDS) {
+    if (poked_nsec != 0 && turn_nsec < poked_nsec &&
+        look_since(now, poked_nsec) > LOOK_STUCK_SECONDS) {
         (void)snprintf(text, size_bytes, "the main thread has not come round for %.1f s",
                        look_since(now, num_max(turn_nsec, now->page.start_nsec)));
     }

@@ -50,6 +50,10 @@ double look_quantile(const struct stats_times *now, const struct stats_times *th
  * it. */
 double look_since(const struct look *look, uint64_t nsec);
 
+/* A worker whose launches take longer than that, or a main thread that does not come round within
+ * it, is worth a sentence. */
+#define LOOK_STUCK_SECONDS 2.0
+
 /* look_health() - what two looks say of the daemon's health, one sentence; "" when nothing is
  * wrong. Of the main thread that is known only if somebody called on it at poked_nsec; 0: nobody
  * did. */

@@ -20,6 +20,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 
+#include "daemon/server/control_guard.h"
 #include "daemon/server/message_guard.h"
 
 #define LIMIT_MAX 1048576u /* "unlimited" would make every close-all loop of a child endless */
@@ -81,20 +82,43 @@ static bool is_of_admin(int connection)
     return is_found;
 }
 
-/* Is that descriptor kept for others? They are handed out lowest first: a high one means that few
- * are left. */
-static bool is_for_others(int fd, int connection)
+/* Descriptors are handed out lowest first: a high one means that few are left. */
+static uint64_t n_left_above(int fd)
 {
     uint64_t limit = atomic_load_explicit(&guard.limit, memory_order_relaxed);
-    uint64_t n_left = limit - num_min((uint64_t)connection + 1, limit);
+    return limit - num_min((uint64_t)fd + 1, limit);
+}
+
+bool accept_guard_is_kept(int fd)
+{
+    uint64_t limit = atomic_load_explicit(&guard.limit, memory_order_relaxed);
+    uint64_t n_kept =
+        ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED + num_min(ACCEPT_GUARD_ADMINS, limit / 8);
+    return atomic_load_explicit(&guard.is_on, memory_order_acquire) && n_left_above(fd) < n_kept;
+}
+
+/* Is it kept, and for others than who connects at that listener? */
+static bool is_for_others(int fd, int connection)
+{
+    uint64_t n_left = n_left_above(connection);
     uint64_t n_favoured = ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED;
-    if (n_left >= n_favoured + num_min(ACCEPT_GUARD_ADMINS, limit / 8)) {
+    if (!accept_guard_is_kept(connection)) {
         return false;
     }
     if (fd == atomic_load_explicit(&guard.favoured_fd, memory_order_relaxed)) {
         return n_left < ACCEPT_GUARD_HEADROOM;
     }
     return n_left < n_favoured || !is_of_admin(connection);
+}
+
+/* Administrators are trusted with as many as there are for them. */
+static bool may_stay(int fd, int connection)
+{
+    if (is_for_others(fd, connection)) {
+        return false;
+    }
+    return !message_guard_accepted(connection) || is_of_admin(connection) ||
+           control_guard_admit(connection);
 }
 
 static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, int flags)
@@ -108,14 +132,11 @@ static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, 
         errno = ECONNABORTED;
         return -1;
     }
-    if (connection >= 0 && is_for_others(fd, connection)) {
+    if (connection >= 0 && !may_stay(fd, connection)) {
         (void)close(connection);
         atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
         errno = ECONNABORTED;
         return -1;
-    }
-    if (connection >= 0) {
-        message_guard_accepted(connection);
     }
     return connection;
 }

@@ -12,6 +12,7 @@
  * Threads: any; the reserve and the administrators are behind a mutex. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -34,6 +35,10 @@ void accept_guard_favour(int listen_fd);
 /* accept_guard_set_admins() - whose connections may use the descriptors that are kept for
  * administrators; at most ACCEPT_GUARD_UIDS_MAX. Nobody's until it is called. */
 void accept_guard_set_admins(const uid_t *uids, uint32_t n);
+
+/* accept_guard_is_kept() - is that descriptor, which a client would have the daemon hold, one of
+ * those that are kept? False before accept_guard_init(). */
+bool accept_guard_is_kept(int fd);
 
 /* accept_guard_limit() - RLIMIT_NOFILE now. accept_guard_used() - descriptors open now, by a look
  * into /proc/self/fd; 0: unknown. accept_guard_shed() - connections closed for want of descriptors

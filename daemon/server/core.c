@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/control_guard.h"
 #include "daemon/server/http.h"
 #include "daemon/weights/nearest.h"
 #include "gk/gk.h"
@@ -16,6 +17,7 @@
 
 /* Kept free for loads, readers of the status, administrators and the like. */
 #define FDS_OF_OUR_OWN (32u + HTTP_FDS + ACCEPT_GUARD_ADMINS)
+#define CONTROL_SPARE  16u
 
 const char *core_phase_name(enum core_phase phase)
 {
@@ -69,11 +71,19 @@ static struct quota_limits limits_of(const struct config *config, uint64_t deriv
     };
 }
 
-static void tell_guard(const struct config *config)
+/* A session has one connection to the control socket; one that is being made anew has two for a
+ * moment. */
+static uint64_t control_limit(const struct config *config)
+{
+    return num_min(config->user_sessions_max + CONTROL_SPARE, accept_guard_limit() / 4);
+}
+
+static void tell_guards(const struct config *config)
 {
     static_assert(CONFIG_ADMINS_MAX + 2 <= ACCEPT_GUARD_UIDS_MAX, "the guard knows them all");
     uid_t uids[CONFIG_ADMINS_MAX + 2];
     accept_guard_set_admins(uids, config_admin_uids(config, uids));
+    control_guard_set_limit(control_limit(config));
 }
 
 /* The figures of a device, which readers of the page see from now on. */
@@ -216,7 +226,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
     }
     core->derived_fds = derive_fds();
     core->limits = limits_of(config, core->derived_fds);
-    tell_guard(config);
+    tell_guards(config);
     return quota_new(&core->limits, &core->quota);
 }
 
@@ -224,7 +234,7 @@ void core_apply_limits(struct core *core)
 {
     core->limits = limits_of(core->config, core->derived_fds);
     quota_set_limits(core->quota, &core->limits);
-    tell_guard(core->config);
+    tell_guards(core->config);
 }
 
 int core_adopt(struct core *core, struct reason *why)

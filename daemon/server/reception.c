@@ -101,10 +101,11 @@ static bool serve_one(struct reception *reception, struct session *session)
     enum session_verdict verdict =
         session_side_answer(reception->core, &reception->table, session, &packet);
     side_packet_finish(&packet);
+    static const char *const whys[] = {[SESSION_CLOSE] = "it was refused",
+                                       [SESSION_DROP] = "it does not read its answers",
+                                       [SESSION_GONE] = NULL};
     if (verdict != SESSION_KEEP) {
-        reception_close_session(reception, session,
-                                verdict == SESSION_DROP ? "it does not read its answers"
-                                                        : "it was refused");
+        reception_close_session(reception, session, whys[verdict]);
         return false;
     }
     if (session->state == SESSION_LIVE) {

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/control_guard.h"
 #include "daemon/server/message_guard.h"
 #include "daemon/server/server_internal.h"
 #include "ipc/base/error.h"
@@ -142,6 +143,7 @@ void server_tear_down(struct server *server)
     server->stats = stats_remove(server->stats, server->lockfile.stats_path);
     lockfile_finish(&server->lockfile);
     message_guard_finish();
+    control_guard_finish();
     accept_guard_finish();
     supervisor_finish(&server->supervisor);
 }

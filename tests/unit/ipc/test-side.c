@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -156,6 +157,34 @@ static void test_malformed_packets_are_refused(void **state)
     bad = good;
     memset(bad.hello.name, 'x', sizeof(bad.hello.name));
     check_refused(&bad, n, 0, "without an end");
+}
+
+/* No numbers are free for them: the message is there all the same, and no fd stays. */
+static void test_fds_that_cannot_be_taken(void **state)
+{
+    (void)state;
+    int fds[2];
+    union side_message message;
+    struct side_packet packet = {0};
+    struct rlimit limit;
+    int n_before = count_fds();
+    make_pair(fds);
+    int next = dup(fds[0]);
+    close(next);
+    side_init(&message, SIDE_BUFFER, 3);
+    assert_int_equal(side_send(fds[0], &message, fds, 2), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit low = {.rlim_cur = (rlim_t)next + 1, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    int r = side_receive(fds[1], &packet, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(r, 1);
+    assert_true(packet.has_lost_fds);
+    assert_int_equal(packet.n_fds, 0);
+    assert_int_equal(packet.message.header.sequence, 3);
+    close(fds[0]);
+    close(fds[1]);
+    assert_int_equal(count_fds(), n_before);
 }
 
 static void test_hang_up(void **state)
@@ -356,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_message_and_fds_arrive),
         cmocka_unit_test(test_every_type_has_its_size),
         cmocka_unit_test(test_malformed_packets_are_refused),
+        cmocka_unit_test(test_fds_that_cannot_be_taken),
         cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_a_peer_that_does_not_read_does_not_block),
         cmocka_unit_test(test_path_length),

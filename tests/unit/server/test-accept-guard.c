@@ -158,6 +158,16 @@ static void test_favoured_listener(void **state)
     accept_guard_favour(-1);
 }
 
+/* What clients have the daemon hold besides connections leaves the same ones free. */
+static void test_kept_descriptors(void **state)
+{
+    (void)state;
+    const int n_kept = ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED + LIMIT / 8;
+    assert_false(accept_guard_is_kept(LIMIT - 1 - n_kept));
+    assert_true(accept_guard_is_kept(LIMIT - n_kept));
+    assert_true(accept_guard_is_kept(LIMIT - 1));
+}
+
 static bool is_accepted(int n_free)
 {
     int client = dial();
@@ -234,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_none_left_sheds),         cmocka_unit_test(test_headroom_is_kept),
         cmocka_unit_test(test_zeromq_survives),         cmocka_unit_test(test_gauges),
         cmocka_unit_test(test_favoured_listener),       cmocka_unit_test(test_administrators),
+        cmocka_unit_test(test_kept_descriptors),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
