@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device_table.cuh"
+#include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/strip_parts.cuh"
 #include "kernels/cuda/strip_parts.h"
 #include "kernels/layout/strip.h"
@@ -23,7 +24,6 @@ constexpr uint32_t n_launch_strips_max = 32768 / STRIP_N;
 
 constexpr uint32_t n_warpgroups_min = 2; /* one by itself leaves the tensor cores idle too long */
 
-constexpr uint32_t n_parts_max = STRIP_STEP_SLICES / STRIP_PART_LANES;
 constexpr uint32_t n_reduce_threads = 256; /* a warp has 8 rows of a strip */
 
 /* A block's parts in order, from 0. With all there, which is the rule, every load is on its way
@@ -137,27 +137,12 @@ cut choose_cut(const strip_parts_kernel &kernel, const strip_parts_args &args, u
     return best;
 }
 
-struct launch_shape {
-    dim3 grid;
-    uint32_t n_threads;
-    uint32_t shared_bytes;
-};
-
 cudaError_t launch(void (*function)(strip_parts_args), const launch_shape &shape,
                    strip_parts_args *args, bool may_overlap, void *stream)
 {
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = shape.grid;
-    config.blockDim = shape.n_threads;
-    config.dynamicSmemBytes = shape.shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &overlap;
-    config.numAttrs = 1;
     void *parameters[] = {args};
-    return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(function), parameters);
+    return overlap_launch(reinterpret_cast<const void *>(function), shape, may_overlap, parameters,
+                          stream);
 }
 
 /* The launch's columns of y, once x is laid out. */
@@ -184,10 +169,17 @@ uint64_t x_tiles_bytes(uint32_t m, uint32_t n_slices, uint32_t x_row_bytes)
     return static_cast<uint64_t>(n_slices) * strip_parts_rows(m) * x_row_bytes;
 }
 
-cudaError_t load_code(void (*function)(strip_parts_args))
+/* All of them with as much shared memory as there is, though two kinds use none: an SM that has to
+ * divide its memory anew for the next launch waits until the one before is over there. */
+cudaError_t load_function(void (*function)(strip_parts_args), uint32_t n_shared_bytes)
 {
-    struct cudaFuncAttributes attributes; /* asking for them loads the code */
-    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void *>(function));
+    const void *pointer = reinterpret_cast<const void *>(function);
+    cudaError_t r = cudaFuncSetAttribute(pointer, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                         cudaSharedmemCarveoutMaxShared);
+    return r != cudaSuccess
+               ? r
+               : cudaFuncSetAttribute(pointer, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(n_shared_bytes));
 }
 
 } // namespace
@@ -205,18 +197,14 @@ uint64_t strip_parts_workspace_bytes(uint32_t m, uint32_t n, uint32_t k, uint32_
 int strip_parts_load()
 {
     cudaError_t r = device_table_add(devices);
-    return r != cudaSuccess ? r : load_code(reduce_parts);
+    return r != cudaSuccess ? r : load_function(reduce_parts, 0);
 }
 
 int strip_parts_load_kernel(const strip_parts_kernel &kernel)
 {
-    cudaError_t r = load_code(kernel.lay_out);
-    if (r != cudaSuccess) {
-        return r;
-    }
-    return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel.multiply),
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                static_cast<int>(shared_bytes(kernel, 4 * warpgroups_max(kernel))));
+    uint32_t n_shared_bytes = shared_bytes(kernel, 4 * warpgroups_max(kernel));
+    cudaError_t r = load_function(kernel.lay_out, 0);
+    return r != cudaSuccess ? r : load_function(kernel.multiply, n_shared_bytes);
 }
 
 int strip_parts_enqueue(const strip_parts_kernel &kernel, strip_parts_args *args, bool may_overlap,

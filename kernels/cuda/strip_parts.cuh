@@ -12,6 +12,8 @@
 
 namespace {
 
+constexpr uint32_t n_parts_max = STRIP_STEP_SLICES / STRIP_PART_LANES;
+
 __host__ __device__ __forceinline__ uint32_t row_blocks(uint32_t m)
 {
     return (m + 7) / 8;
@@ -215,11 +217,13 @@ __device__ __forceinline__ void finish_parts(const strip_parts_args &args, uint3
 #pragma unroll 1
     for (uint32_t first = 0; first < n_blocks; first += n_at_once) {
         float4 totals[n_at_once] = {};
-#pragma unroll 3
-        for (uint32_t i_part = 0; i_part + 1 < args.n_parts; i_part++) {
 #pragma unroll
-            for (uint32_t i = 0; i < n_at_once; i++) {
-                add(totals[i], *part_at(args, i_part, i_strip, min(first + i, n_blocks - 1)));
+        for (uint32_t i_part = 0; i_part < n_parts_max - 1; i_part++) {
+            if (i_part + 1 < args.n_parts) {
+#pragma unroll
+                for (uint32_t i = 0; i < n_at_once; i++) {
+                    add(totals[i], *part_at(args, i_part, i_strip, min(first + i, n_blocks - 1)));
+                }
             }
         }
 #pragma unroll
