@@ -2,8 +2,8 @@
  * into it that run ahead.
  *
  * Shared memory: n_x tiles of x (1 KiB aligned), what their groups start from, their barriers; then
- * for each warp n_stages x (2 KiB of codes + scales + zeros of their slice), its sums over the lanes
- * before and, where there is room, over the parts before. */
+ * for each warp n_stages x (2 KiB of codes + scales + zeros of their slice), its sums over the
+ * lanes before and, where there is room, over the parts before. */
 #pragma once
 
 #include "kernels/cuda/shared_base.cuh"

@@ -2,6 +2,8 @@
  * strip_batch_codes.cuh, and the instances of one. */
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/strip_batch_feed.cuh"
 #include "kernels/cuda/strip_batch_instance.h"
 #include "kernels/cuda/strip_parts.cuh"
@@ -97,14 +99,20 @@ issue_group(uint32_t b, int i_group, const uint32_t (&a)[n_steps][4], float (&ac
     wgmma_commit();
 }
 
-/* Is the next group dequantised while the tensor cores work? 64 rows leave no registers for that to
- * small groups of 8-bit integers, which have 128 as it is. */
+/* Small groups of 8-bit integers and 64 rows: registers are short. */
+template <typename format, int n_rows>
+constexpr bool is_tight =
+    n_rows == 64 && format::has_starts &&format::bits == 8 && format::n_groups == 8;
+
+/* Is the next group dequantised while the tensor cores work? A twentieth faster, and in f16 the
+ * tight ones have no registers for it. */
 template <typename format, int n_rows>
 constexpr bool is_ahead =
-    !(n_rows == 64 && format::has_starts && format::bits == 8 && format::n_groups == 8);
+    !is_tight<format, n_rows> || std::is_same_v<typename format::traits::wgmma_element, wgmma_bf16>;
 
-/* A tile of 128 k: s = fma(chain, scale, s), group after group. The next group is dequantised, and
- * the next tile of x asked for, while the tensor cores work. */
+/* A tile of 128 k: s = fma(chain, scale, s), group after group. The next tile of x is asked for,
+ * and the next group dequantised, while the tensor cores work: in this order, in which no registers
+ * spill. */
 template <typename format, int n_rows>
 __device__ __forceinline__ void multiply_tile(const strip_parts_args &args,
                                               warp_state<n_rows> &state, const format &tile,
@@ -114,7 +122,9 @@ __device__ __forceinline__ void multiply_tile(const strip_parts_args &args,
     constexpr int n_tile_groups = format::n_groups / n_slice_tiles;
     constexpr int n_steps = n_tile_steps / n_tile_groups;
     constexpr float factor = format::traits::chain_factor;
-    constexpr int n_unrolled = is_ahead<format, n_rows> ? n_tile_groups : 1;
+    constexpr int n_unrolled = !is_ahead<format, n_rows>  ? 1
+                               : is_tight<format, n_rows> ? 2
+                                                          : n_tile_groups;
     uint32_t base = shared_base();
     uint32_t b = __shfl_sync(
         0xffffffffu, wgmma_descriptor_low(base + state.x.i() * tile_blocks_bytes(n_rows)), 0);
@@ -134,11 +144,11 @@ __device__ __forceinline__ void multiply_tile(const strip_parts_args &args,
             start_from_0(acc);
         }
         issue_group<format, n_rows>(b, i, present, acc);
-        if (is_ahead<format, n_rows> && i + 1 < n_tile_groups) {
-            dequant_group<format>(tile, codes, i + 1, words, next);
-        }
         if (i == 0 && state.id.warp == 0) {
             feed_x<format, n_rows>(args, state.x, state.feed);
+        }
+        if (is_ahead<format, n_rows> && i + 1 < n_tile_groups) {
+            dequant_group<format>(tile, codes, i + 1, words, next);
         }
         float2 scales = tile.scale(i);
         wgmma_wait<0>();
