@@ -253,6 +253,9 @@ static void test_explanation_for_people(void **state)
 static void test_help_of_commands(void **state)
 {
     (void)state;
+    assert_int_equal(GEMMCTL("--help"), DONE); /* a line for each, none of them wrapped */
+    assert_int_equal(count(output(), "\n  load      load a checkpoint folder as NAME\n"), 1);
+    assert_int_equal(count(output(), "answers), else 4\n"), 1);
     assert_int_equal(GEMMCTL("load", "--help"), DONE);
     assert_int_equal(count(output(), "load NAME PATH [--device D]"), 1);
     assert_int_equal(count(output(), "\nSee gemmctl(1).\n"), 1);
