@@ -191,7 +191,7 @@ void filled_write(void *to, size_t to_bytes, const void *from, size_t from_bytes
 
 /* forked.c - forked_generation(): of this process. forked_is_inherited(): was the client opened by
  * another, which this one is a child of? forked_check(): INVALID_ARGUMENT if so. forked_let_go():
- * what gemmd_close() is for such a client. */
+ * what gemmd_close() is for such a client, but for its buffers. */
 uint32_t forked_generation(void);
 bool forked_is_inherited(const struct gemmd_client *client);
 int forked_check(const struct gemmd_client *client) GD_MUST_CHECK;
