@@ -51,8 +51,8 @@ __device__ __forceinline__ float4 sum_parts(const strip_parts_args &args, uint32
     return totals;
 }
 
-/* The next product may begin once this one's parts are there. Before that, its launches take the
- * place of these, and a chain of small products takes up to a quarter longer. */
+/* The next product may begin once this one's parts are there: let begin earlier, a chain of small
+ * products takes up to a quarter longer. */
 __global__ void __launch_bounds__(n_reduce_threads)
     reduce_parts(const __grid_constant__ strip_parts_args args)
 {
