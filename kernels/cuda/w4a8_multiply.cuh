@@ -141,9 +141,10 @@ __device__ __forceinline__ void multiply_chain(const w_steps &w, uint32_t i_stag
     wgmma_changed(sums);
 }
 
-/* Of a unit of n rows of x, all of k. */
+/* Of a unit of n rows of x, all of k, to the first n / 2 of total. */
 template <int n>
-__device__ __forceinline__ void multiply(const w4a8_args &args, walk &at, float (&total)[n / 2])
+__device__ __forceinline__ void multiply(const w4a8_args &args, walk &at,
+                                         float (&total)[tile_rows_max / 2])
 {
     constexpr int chain_n = n < 128 ? n : 128;
     constexpr uint32_t n_chains = n / chain_n;

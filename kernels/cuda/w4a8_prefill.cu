@@ -25,26 +25,19 @@ namespace {
 constexpr uint32_t n_threads = 32 * n_multiply_warps + 128;
 constexpr uint32_t n_band_rows = 2048;
 
-template <int n>
-__device__ __forceinline__ void multiply_and_store(const w4a8_args &args, const unit &at,
-                                                   walk &place)
-{
-    float total[n / 2] = {};
-    multiply<n>(args, place, total);
-    store_unit<n>(args, at, total);
-}
-
 __device__ __forceinline__ void consume(const w4a8_args &args, uint32_t rank)
 {
     walk place;
     for_units(args, rank, [&](const unit &at) {
+        float total[tile_rows_max / 2] = {};
         if (at.n_rows == tile_rows_max) {
-            multiply_and_store<tile_rows_max>(args, at, place);
+            multiply<tile_rows_max>(args, place, total);
         } else if (at.n_rows == tile_rows_max / 2) {
-            multiply_and_store<tile_rows_max / 2>(args, at, place);
+            multiply<tile_rows_max / 2>(args, place, total);
         } else {
-            multiply_and_store<tile_rows_min>(args, at, place);
+            multiply<tile_rows_min>(args, place, total);
         }
+        store_unit(args, at, total);
     });
 }
 
