@@ -17,6 +17,10 @@ static int new_buffer(struct gemmd_client *client, uint64_t size_bytes, gemmd_bu
         return client_refuse(STATUS_INVALID_ARGUMENT, "%s: %s is NULL", call,
                              client ? "ret_buffer" : "client");
     }
+    int r = forked_check(client);
+    if (r != 0) {
+        return r;
+    }
     struct gemmd_buffer *buffer = calloc(1, sizeof(*buffer));
     if (!buffer) {
         return client_fail_errno(-ENOMEM, "buffer");
@@ -152,12 +156,16 @@ static int take_answer(struct gemmd_buffer *buffer, const struct side_packet *pa
                        uint32_t device_index)
 {
     const struct side_buffer *answer = &packet->message.buffer;
+    int r = session_check_fds(packet);
+    if (r != 0) {
+        return r;
+    }
     if (packet->n_fds != 1) {
         return client_refuse(STATUS_BAD_MESSAGE, "the daemon sent %u fds with a buffer, not 1",
                              packet->n_fds);
     }
     bool is_cuda = answer->memory == SIDE_MEMORY_CUDA;
-    int r = map_memory(buffer, answer, packet->fds[0]);
+    r = map_memory(buffer, answer, packet->fds[0]);
     r = r == 0 && is_cuda ? copy_fd(packet->fds[0], &buffer->fd) : r;
     prepare(buffer, SIDE_IMPORT_BUFFER, device_index,
             is_cuda ? answer->size_bytes : buffer->size_bytes);
@@ -321,9 +329,31 @@ enum gemmd_memory gemmd_buffer_memory(const gemmd_buffer_t *buffer)
     return buffer ? buffer->memory : GEMMD_MEMORY_HOST;
 }
 
+/* Of this process; what is CUDA's is not a child's to give back. */
+static void let_go(struct gemmd_buffer *buffer, bool is_inherited)
+{
+    cleanup_fd(&buffer->fd);
+    region_finish(&buffer->region);
+    if (!is_inherited) {
+        device_memory_unmap(&buffer->mapping);
+    }
+    free(buffer);
+}
+
+void buffers_finish(struct gemmd_client *client)
+{
+    for (struct list *node; (node = list_pop(&client->buffers)) != NULL;) {
+        let_go(LIST_OWNER(node, struct gemmd_buffer, in_client), false);
+    }
+}
+
 void gemmd_buffer_free(gemmd_buffer_t *buffer)
 {
     if (!buffer) {
+        return;
+    }
+    if (forked_is_inherited(buffer->client)) {
+        let_go(buffer, true);
         return;
     }
     pthread_mutex_lock(&buffer->client->buffers_lock);
@@ -331,8 +361,5 @@ void gemmd_buffer_free(gemmd_buffer_t *buffer)
     pthread_mutex_unlock(&buffer->client->buffers_lock);
     handover_await(buffer->client, &buffer->id);
     session_release(buffer->client, &buffer->id, &buffer->id_next);
-    cleanup_fd(&buffer->fd);
-    region_finish(&buffer->region);
-    device_memory_unmap(&buffer->mapping);
-    free(buffer);
+    let_go(buffer, false);
 }

@@ -91,6 +91,7 @@ int gemmd_open(const struct gemmd_options *options, gemmd_client_t **ret_client)
     if (!client) {
         return client_fail_errno(-ENOMEM, "gemmd_open");
     }
+    client->fork_generation = forked_generation();
     client->revive = revive;
     client->session_fd = -1;
     client->watcher_fd = -1;
@@ -121,6 +122,10 @@ void gemmd_close(gemmd_client_t *client)
     if (!client) {
         return;
     }
+    if (forked_is_inherited(client)) {
+        forked_let_go(client);
+        return;
+    }
     revive_end(client);
     turns_stop(client);
     exchange_finish(client);
@@ -129,6 +134,7 @@ void gemmd_close(gemmd_client_t *client)
         queue_finish(&client->lanes[i]);
     }
     queue_finish(&client->zeromq);
+    buffers_finish(client);
     cleanup_fd(&client->session_fd);
     known_finish(&client->known);
     pthread_mutex_destroy(&client->buffers_lock);

@@ -1,7 +1,7 @@
 /* client.h - what the files of libgemmd share. Not installed; gemmctl includes it for control
  * calls.
  *
- * Floors, lowest first: error; filled, taken, thread, queue, session, known, driver_cuda;
+ * Floors, lowest first: error; filled, forked, taken, thread, queue, session, known, driver_cuda;
  * device_memory; device_order; exchange, connection; listen; handover; control; turns; weights;
  * submit, wait, buffers; stream; resend; revive; client. Who finds the daemon gone calls
  * client->revive.
@@ -103,6 +103,7 @@ struct exchange {
 
 struct gemmd_client {
     struct gemmd_options options;
+    uint32_t fork_generation; /* of the process that opened it; see forked.c */
     char socket_dir[CLIENT_DIR_BYTES];
     char name[SIDE_NAME_BYTES];
     int session_fd;
@@ -170,11 +171,14 @@ int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes);
 
 /* error.c - the calling thread's last sentence; all return the status. client_fail() keeps *why;
  * client_refuse() makes one; client_fail_errno() turns a negative errno into one;
- * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense. */
+ * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense: DISCONNECTED
+ * is, which whoever finds the daemon gone acts upon. client_fail_result(): how a request ended, be
+ * it the daemon that said so or this side. */
 int client_fail(const struct reason *why);
 int client_refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_errno(int negative_errno, const char *what);
 int client_fail_wire(uint32_t status, const char *text);
+int client_fail_result(uint32_t status, const char *text);
 
 /* filled.c - structs that a call fills. Their first field is their size where the caller was
  * compiled, which may be less than here (an older program) or more (a newer one).
@@ -184,6 +188,17 @@ int client_fail_wire(uint32_t status, const char *text);
 #define STRUCT_END(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 int filled_check(const char *name, size_t struct_bytes, size_t bytes_min) GD_MUST_CHECK;
 void filled_write(void *to, size_t to_bytes, const void *from, size_t from_bytes);
+
+/* forked.c - forked_generation(): of this process. forked_is_inherited(): was the client opened by
+ * another, which this one is a child of? forked_check(): INVALID_ARGUMENT if so. forked_let_go():
+ * what gemmd_close() is for such a client. */
+uint32_t forked_generation(void);
+bool forked_is_inherited(const struct gemmd_client *client);
+int forked_check(const struct gemmd_client *client) GD_MUST_CHECK;
+void forked_let_go(struct gemmd_client *client);
+
+/* buffers.c: buffers_finish(): let go of what nobody has freed; the daemon hears nothing of it. */
+void buffers_finish(struct gemmd_client *client);
 
 /* taken.c - structs that a call takes; they start with their size as well. taken_read(): what of
  * the caller's struct this library knows, to *to, which holds the defaults and is of
@@ -240,6 +255,8 @@ int session_ask(struct gemmd_client *client, union side_message *question, int f
 /* session_ask_locked(): the same with side_lock held. */
 int session_ask_locked(struct gemmd_client *client, union side_message *question, int fd,
                        enum side_type expected, struct side_packet *ret_packet) GD_MUST_CHECK;
+/* session_check_fds(): refuses a packet whose fds this process has no number free for. */
+int session_check_fds(const struct side_packet *packet) GD_MUST_CHECK;
 /* session_release(): the daemon lets go of a buffer, by the one of its ids that is of the present
  * session, if one is. */
 void session_release(struct gemmd_client *client, const struct buffer_id *id,

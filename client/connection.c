@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "client/client.h"
@@ -49,7 +48,6 @@ static int connect_session(struct gemmd_client *client, uint32_t connect_msec)
 {
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_SOCKET_NAME);
-    uint32_t msec = client->options.timeout_msec;
     CLEAN_FD int fd = side_connect(path, connect_msec);
     if (fd == -EAGAIN) {
         return client_refuse(STATUS_TIMEOUT, "the daemon at %s took no connection within %u ms",
@@ -58,9 +56,8 @@ static int connect_session(struct gemmd_client *client, uint32_t connect_msec)
     if (fd < 0) {
         return fail_connect(fd, path);
     }
-    struct timeval limit = {.tv_sec = msec / 1000, .tv_usec = (suseconds_t)(msec % 1000) * 1000};
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0) {
-        return client_fail_errno(-errno, "setting the session socket's time limit");
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0) { /* session.c waits, and for how long */
+        return client_fail_errno(-errno, "setting up the session socket");
     }
     return take_place(client, &fd);
 }

@@ -81,6 +81,10 @@ int control_call_next(struct gemmd_client *client, struct msg_request *request,
 int control_call(struct gemmd_client *client, struct msg_request *request,
                  struct msg_reply *ret_reply)
 {
+    int inherited = forked_check(client);
+    if (inherited != 0) {
+        return inherited;
+    }
     for (;;) {
         uint32_t epoch = atomic_load(&client->epoch);
         int r = control_call_once(client, request, ret_reply);

@@ -39,6 +39,15 @@ int client_fail_errno(int negative_errno, const char *what)
 
 int client_fail_wire(uint32_t status, const char *text)
 {
+    if (status == STATUS_DISCONNECTED) {
+        return client_refuse(STATUS_BAD_MESSAGE,
+                             "the daemon refused with DISCONNECTED, which is not its to say");
+    }
+    return client_fail_result(status, text);
+}
+
+int client_fail_result(uint32_t status, const char *text)
+{
     const uint32_t status_max = 0xffff;
     if (status == STATUS_OK || status > status_max) {
         return client_refuse(STATUS_BAD_MESSAGE, "the daemon refused with status %u, which is none",

@@ -27,6 +27,11 @@ static int connect_socket(struct gemmd_client *client)
     char path[CLIENT_DIR_BYTES + sizeof("/" SIDE_CONTROL_NAME)];
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_CONTROL_NAME);
     int r = sock_connect_dealer(&exchange->sock, path, client->welcome.token, SIDE_TOKEN_BYTES);
+    exchange->socket_fd = -1;
+    if (r == -EMFILE || r == -ENFILE) { /* for now */
+        return client_refuse(STATUS_BUSY, "no descriptors are free for the control socket: %s",
+                             strerror(-r));
+    }
     if (r < 0) {
         return client_fail_errno(r, "connecting to the control socket");
     }
@@ -143,6 +148,9 @@ static void fail_all(struct gemmd_client *client, int r, struct reason *why)
 
 static bool drain(struct gemmd_client *client)
 {
+    if (client->exchange.sock.socket == NULL) {
+        return false; /* the next one could not be made yet */
+    }
     for (bool has_taken = false;; has_taken = true) {
         struct msg_reply reply = MSG_REPLY_NULL;
         struct reason why = REASON_NULL;

@@ -7,12 +7,16 @@
 static int map_lane(struct lane *lane, struct side_packet *packet, uint32_t device_index)
 {
     struct reason why = REASON_NULL;
+    int r = session_check_fds(packet);
+    if (r != 0) {
+        return r;
+    }
     if (packet->n_fds != 2 || packet->message.lane.device_index != device_index) {
         return client_refuse(STATUS_BAD_MESSAGE,
                              "the daemon answered the opening of lane %u with lane %u and %u fds",
                              device_index, packet->message.lane.device_index, packet->n_fds);
     }
-    int r = lane_attach(lane, steal_fd(&packet->fds[0]), steal_fd(&packet->fds[1]), &why);
+    r = lane_attach(lane, steal_fd(&packet->fds[0]), steal_fd(&packet->fds[1]), &why);
     if (r < 0) {
         return client_fail_errno(r, "mapping a lane");
     }

@@ -14,6 +14,7 @@
 
 #define INDEX_BITS 16u
 #define PATH_BITS  8u
+#define SERIAL_MAX (UINT64_MAX >> (INDEX_BITS + PATH_BITS)) /* and then 1 again: 0 is no ticket */
 
 uint64_t ticket_id(uint64_t serial, uint32_t path, uint32_t index)
 {
@@ -75,7 +76,8 @@ struct ticket *queue_take(struct queue *queue)
         queue->i_next = (queue->i_next + 1) % queue->n_tickets;
     }
     struct ticket *ticket = &queue->tickets[queue->i_next];
-    ticket->id = ticket_id(++queue->n_serial, queue->path, queue->i_next);
+    queue->n_serial = queue->n_serial < SERIAL_MAX ? queue->n_serial + 1 : 1;
+    ticket->id = ticket_id(queue->n_serial, queue->path, queue->i_next);
     ticket->state = TICKET_IN_FLIGHT;
     ticket->first_failure = NULL;
     ticket->is_cancelled = false;

@@ -1,8 +1,12 @@
 /* session.c - questions and answers over the session socket. One at a time: the daemon answers in
  * order and never speaks first. The answer to a question that was given up on may still come; it is
- * skipped. */
+ * skipped. The socket does not block: the kernel's own limits start anew with each signal, and a
+ * program that is profiled has a hundred a second. */
 #include <errno.h>
 #include <poll.h>
+
+#include "ipc/base/clock.h"
+#include "ipc/base/num.h"
 
 #include "client/client.h"
 
@@ -39,30 +43,71 @@ static int judge_answer(const union side_message *answer, const union side_messa
     return 0;
 }
 
-static int receive_packet(struct gemmd_client *client, struct side_packet *ret_packet)
+/* Until the socket may be ready for that. */
+static int await(const struct gemmd_client *client, short events, uint64_t end_nsec)
+{
+    struct pollfd session = {.fd = client->session_fd, .events = events};
+    for (;;) {
+        uint64_t left_nsec = end_nsec - num_min(clock_now_nsec(), end_nsec);
+        int n = poll(&session, 1, (int)num_div_up(left_nsec, CLOCK_NSEC_PER_MSEC));
+        if (n > 0) {
+            return 0;
+        }
+        if (n < 0 && errno != EINTR) {
+            return client_fail_errno(-errno, "waiting for the session socket");
+        }
+        if (left_nsec == 0) {
+            return client_refuse(STATUS_TIMEOUT, "the daemon did not answer within %u ms",
+                                 client->options.timeout_msec);
+        }
+    }
+}
+
+static int send_question(struct gemmd_client *client, const union side_message *question, int fd,
+                         uint64_t end_nsec)
+{
+    int r;
+    while ((r = side_send(client->session_fd, question, &fd, fd >= 0 ? 1 : 0)) == -EAGAIN) {
+        r = await(client, POLLOUT, end_nsec);
+        if (r != 0) {
+            return r;
+        }
+    }
+    if (r < 0) {
+        return r == -EPIPE || r == -ECONNRESET
+                   ? session_gone(client)
+                   : client_fail_errno(r, "sending on the session socket");
+    }
+    return 0;
+}
+
+static int receive_packet(struct gemmd_client *client, uint64_t end_nsec,
+                          struct side_packet *ret_packet)
 {
     struct reason why = REASON_NULL;
-    int r = side_receive(client->session_fd, ret_packet, &why);
+    int r;
+    while ((r = side_receive(client->session_fd, ret_packet, &why)) == -EAGAIN) {
+        r = await(client, POLLIN, end_nsec);
+        if (r != 0) {
+            return r;
+        }
+    }
     if (r == 1) {
         return 0;
     }
     if (r == 0 || r == -ECONNRESET) {
         return session_gone(client);
     }
-    if (r == -EAGAIN) {
-        return client_refuse(STATUS_TIMEOUT, "the daemon did not answer within %u ms",
-                             client->options.timeout_msec);
-    }
     return r < 0 ? client_fail_errno(r, "receiving from the session socket") : client_fail(&why);
 }
 
-static int receive_answer(struct gemmd_client *client, uint64_t sequence,
+static int receive_answer(struct gemmd_client *client, uint64_t sequence, uint64_t end_nsec,
                           struct side_packet *ret_packet)
 {
-    int r = receive_packet(client, ret_packet);
+    int r = receive_packet(client, end_nsec, ret_packet);
     while (r == 0 && ret_packet->message.header.sequence < sequence) {
         side_packet_finish(ret_packet);
-        r = receive_packet(client, ret_packet);
+        r = receive_packet(client, end_nsec, ret_packet);
     }
     return r;
 }
@@ -70,15 +115,12 @@ static int receive_answer(struct gemmd_client *client, uint64_t sequence,
 int session_ask_locked(struct gemmd_client *client, union side_message *question, int fd,
                        enum side_type expected, struct side_packet *ret_packet)
 {
-    question->header.sequence = ++client->n_sequence;
-    int r = side_send(client->session_fd, question, &fd, fd >= 0 ? 1 : 0);
-    if (r < 0) {
-        return r == -EPIPE || r == -ECONNRESET
-                   ? session_gone(client)
-                   : client_fail_errno(r, "sending on the session socket");
-    }
+    uint64_t end_nsec =
+        clock_now_nsec() + client->options.timeout_msec * (uint64_t)CLOCK_NSEC_PER_MSEC;
     struct side_packet packet;
-    r = receive_answer(client, question->header.sequence, &packet);
+    question->header.sequence = ++client->n_sequence;
+    int r = send_question(client, question, fd, end_nsec);
+    r = r != 0 ? r : receive_answer(client, question->header.sequence, end_nsec, &packet);
     if (r != 0) {
         return r;
     }
@@ -98,6 +140,11 @@ int session_ask(struct gemmd_client *client, union side_message *question, int f
     int r = session_ask_locked(client, question, fd, expected, ret_packet);
     pthread_mutex_unlock(&client->side_lock);
     return r;
+}
+
+int session_check_fds(const struct side_packet *packet)
+{
+    return packet->has_lost_fds ? client_fail_errno(-EMFILE, "taking the daemon's memory") : 0;
 }
 
 /* A daemon that is gone has let go already, so a failing release is no news. */

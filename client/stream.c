@@ -51,11 +51,15 @@ static int take_index(struct queue *queue, uint32_t *ret_index)
 static int set_up(struct gemmd_stream *stream, enum gemmd_order wish)
 {
     struct gemmd_client *client = stream->client;
+    int r = forked_check(client);
+    if (r != 0) {
+        return r;
+    }
     if (client->options.path != GEMMD_PATH_RING) {
         return client_refuse(STATUS_UNSUPPORTED,
                              "stream order needs GEMMD_PATH_RING: its words belong to a lane");
     }
-    int r = path_queue_for(client, stream->device_index, REVIVE_NO_LIMIT, &stream->queue);
+    r = path_queue_for(client, stream->device_index, REVIVE_NO_LIMIT, &stream->queue);
     r = r != 0 ? r : turns_open(client, stream->queue, stream->device_index);
     r = r != 0 ? r : choose_order(&stream->queue->turns, wish, &stream->order);
     r = r != 0 ? r
@@ -91,6 +95,10 @@ int gemmd_stream_open(gemmd_client_t *client, uint32_t device_index, struct CUst
 void gemmd_stream_close(gemmd_stream_t *stream)
 {
     if (!stream) {
+        return;
+    }
+    if (forked_is_inherited(stream->client)) {
+        free(stream);
         return;
     }
     struct queue *queue = stream->queue;
@@ -129,7 +137,7 @@ static int check(const struct gemmd_stream *stream, const struct gemmd_gemm *gem
 
 static int told_failure(const struct reason *failure)
 {
-    return client_fail_wire((uint32_t)failure->status, failure->text);
+    return client_fail_result((uint32_t)failure->status, failure->text);
 }
 
 /* With the queue's lock held. */
@@ -231,8 +239,12 @@ int gemmd_gemm_on_stream(gemmd_stream_t *stream, const struct gemmd_gemm *gemm)
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_gemm_on_stream: %s is NULL",
                              stream ? "gemm" : "stream");
     }
+    int r = forked_check(stream->client);
+    if (r != 0) {
+        return r;
+    }
     pthread_mutex_lock(&stream->lock);
-    int r = run_turn(stream, gemm);
+    r = run_turn(stream, gemm);
     pthread_mutex_unlock(&stream->lock);
     return r;
 }
@@ -250,8 +262,12 @@ int gemmd_submit_on_stream(gemmd_stream_t *stream, const struct gemmd_gemm *gemm
                              "GEMMD_ORDER_KERNEL, which needs MPS");
     }
     uint64_t id;
+    int r = forked_check(stream->client);
+    if (r != 0) {
+        return r;
+    }
     pthread_mutex_lock(&stream->lock);
-    int r = submit(stream, gemm, &id, ret_signal);
+    r = submit(stream, gemm, &id, ret_signal);
     pthread_mutex_unlock(&stream->lock);
     return r;
 }
@@ -260,6 +276,10 @@ int gemmd_stream_status(gemmd_stream_t *stream)
 {
     if (!stream) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_stream_status: stream is NULL");
+    }
+    int r = forked_check(stream->client);
+    if (r != 0) {
+        return r;
     }
     struct queue *queue = stream->queue;
     pthread_mutex_lock(&queue->lock);

@@ -218,7 +218,8 @@ static int submit_once(struct gemmd_client *client, const struct gemmd_gemm *gem
 static int submit_taken(struct gemmd_client *client, const struct gemmd_gemm *gemms, size_t n,
                         gemmd_ticket_t *ret_tickets)
 {
-    int r = check_gemms(client, gemms, n);
+    int r = forked_check(client);
+    r = r != 0 ? r : check_gemms(client, gemms, n);
     bool is_late = r == 0;
     uint64_t until_usec = is_late ? end_of_patience(gemms, n) : 0;
     while (is_late) {

@@ -93,6 +93,10 @@ static int check_answer(const struct side_packet *packet, const struct queue *qu
         return client_refuse(STATUS_UNSUPPORTED, "device %u is no GPU: it has no streams",
                              answer->device_index);
     }
+    int r = session_check_fds(packet);
+    if (r != 0) {
+        return r;
+    }
     if (packet->n_fds != 2 || answer->n_entries != queue->n_tickets) {
         return client_refuse(STATUS_BAD_MESSAGE,
                              "the daemon sent %u fds with %u words of stream order, not 2 with %u",

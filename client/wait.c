@@ -66,7 +66,7 @@ static int spend(struct queue *queue, struct ticket *ticket, struct gemmd_result
 {
     struct request_result result = ticket->result;
     queue_give(queue, ticket);
-    int r = result.status == STATUS_OK ? GEMMD_OK : client_fail_wire(result.status, result.text);
+    int r = result.status == STATUS_OK ? GEMMD_OK : client_fail_result(result.status, result.text);
     tell(&result, r, ret_result);
     return r;
 }
@@ -77,8 +77,10 @@ int gemmd_wait(gemmd_client_t *client, gemmd_ticket_t ticket, uint64_t timeout_u
     if (!client) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_wait: client is NULL");
     }
-    int r =
-        ret_result ? filled_check("gemmd_result", ret_result->struct_bytes, RESULT_BYTES_MIN) : 0;
+    int r = forked_check(client);
+    if (r == 0 && ret_result) {
+        r = filled_check("gemmd_result", ret_result->struct_bytes, RESULT_BYTES_MIN);
+    }
     if (r != 0) {
         return r;
     }
@@ -121,6 +123,10 @@ int gemmd_cancel(gemmd_client_t *client, gemmd_ticket_t ticket)
 {
     if (!client) {
         return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_cancel: client is NULL");
+    }
+    int r = forked_check(client);
+    if (r != 0) {
+        return r;
     }
     struct queue *queue = path_queue_of(client, ticket);
     if (!queue) {

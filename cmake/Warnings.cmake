@@ -7,4 +7,8 @@ add_compile_options(
 if(GEMMD_WERROR)
     add_compile_options(-Werror)
 endif()
+# What is installed names no folder of the machine that built it. Elsewhere debuggers find the sources by it.
+if(NOT GEMMD_TESTS)
+    add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+endif()
 add_compile_definitions(_GNU_SOURCE _FILE_OFFSET_BITS=64)

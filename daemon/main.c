@@ -12,6 +12,7 @@
 #include "daemon/server/server.h"
 #include "daemon/server/supervisor.h"
 #include "ipc/base/log.h"
+#include "ipc/base/standard_fds.h"
 
 /* By the path at which this program lies now: after an upgrade that is another program. */
 static int keep(int argc, char **argv)
@@ -72,6 +73,9 @@ int main(int argc, char **argv)
     struct cmdline cmdline;
     struct config config = {0};
     struct reason why = REASON_NULL;
+    if (standard_fds_open() != 0) {
+        return EXIT_CODE_FAILED;
+    }
     server_block_signals();
     (void)on_exit(end_parsing, NULL);
     int r = cmdline_parse(argc, argv, &cmdline);

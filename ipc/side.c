@@ -183,10 +183,8 @@ static int check_message(const union side_message *message, size_t n_bytes, stru
 static int check_packet(const struct side_packet *packet, size_t n_bytes, int flags,
                         struct reason *why)
 {
-    if ((flags & MSG_CTRUNC) != 0) {
-        return reason_set(why, STATUS_BAD_MESSAGE,
-                          "session message came with more than %d fds, or this process has no "
-                          "free fd left",
+    if ((flags & MSG_CTRUNC) != 0 && packet->n_fds == SIDE_FDS_MAX) {
+        return reason_set(why, STATUS_BAD_MESSAGE, "session message came with more than %d fds",
                           SIDE_FDS_MAX);
     }
     if ((flags & MSG_TRUNC) != 0) {
@@ -220,6 +218,10 @@ int side_receive(int fd, struct side_packet *ret_packet, struct reason *why)
     if (n_bytes == 0 || r != 0) { /* an empty packet looks like the end, and is treated as one */
         side_packet_finish(&packet);
         return r;
+    }
+    if ((header.msg_flags & MSG_CTRUNC) != 0) { /* the message is as good as any: answer it */
+        side_packet_finish(&packet);
+        packet.has_lost_fds = true;
     }
     *ret_packet = packet;
     return 1;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -160,6 +161,7 @@ struct side_packet {
     union side_message message;
     int fds[SIDE_FDS_MAX];
     uint32_t n_fds;
+    bool has_lost_fds; /* this process had no number free for one of them; all are closed */
 };
 
 struct side_peer {

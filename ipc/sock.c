@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "ipc/base/cleanup.h"
@@ -22,6 +24,7 @@
 #define ROUTER_QUEUE_MESSAGES 64   /* per peer and direction: at most 4 MiB of requests each */
 #define DEALER_QUEUE_MESSAGES 1024 /* replies that wait in the client for its thread */
 #define DEALER_SEND_MESSAGES  8192 /* a client has 4096 in flight at most: they never fill it */
+#define CONTEXT_FDS           8u
 #define RECONNECT_MSEC        20
 #define RECONNECT_MSEC_MAX    1000
 #define ADDRESS_BYTES         (sizeof("ipc://") + UNIX_PATH_BYTES_MAX)
@@ -48,8 +51,30 @@ static int set_message_bytes_max(void *socket, int64_t n_bytes)
                                                                                  : 0;
 }
 
+/* libzmq ends the process where it finds no descriptor for the epoll of a thread. What it takes for
+ * a context, a socket and a connection is looked for before; another thread may be faster yet. */
+static int check_descriptors(void)
+{
+    int fds[CONTEXT_FDS];
+    uint32_t n = 0;
+    int r = 0;
+    while (r == 0 && n < CONTEXT_FDS) {
+        fds[n] = eventfd(0, EFD_CLOEXEC);
+        r = fds[n] < 0 ? -errno : 0;
+        n += r == 0;
+    }
+    while (n > 0) {
+        (void)close(fds[--n]);
+    }
+    return r < 0 ? err_raise(r) : 0;
+}
+
 static int open_socket(struct sock *sock, int type)
 {
+    int r = check_descriptors();
+    if (r < 0) {
+        return r;
+    }
     sock->context = zmq_ctx_new();
     if (sock->context == NULL) {
         return err_raise(-errno);

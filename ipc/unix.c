@@ -13,7 +13,9 @@
 #include <sys/un.h>
 
 #include "ipc/base/cleanup.h"
+#include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/num.h"
 
 #define LISTEN_BACKLOG 128
 
@@ -69,6 +71,33 @@ int unix_listen(const char *path, int type, mode_t mode)
     return steal_fd(&fd);
 }
 
+static int limit_sends(int fd, uint64_t usec)
+{
+    struct timeval limit = {.tv_sec = (time_t)(usec / 1000000),
+                            .tv_usec = (suseconds_t)(usec % 1000000)};
+    return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0 ? err_raise(-errno)
+                                                                              : 0;
+}
+
+/* A signal ends the call; what is left of the time is left for the next. */
+static int connect_until(int fd, const struct sockaddr_un *address, uint64_t end_nsec)
+{
+    for (;;) {
+        uint64_t left_nsec = end_nsec - num_min(clock_now_nsec(), end_nsec);
+        int r = left_nsec < CLOCK_NSEC_PER_USEC ? -EAGAIN
+                                                : limit_sends(fd, left_nsec / CLOCK_NSEC_PER_USEC);
+        if (r < 0) {
+            return r;
+        }
+        if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0) {
+            return 0;
+        }
+        if (errno != EINTR) {
+            return err_raise(-errno);
+        }
+    }
+}
+
 int unix_connect(const char *path, int type, uint32_t timeout_msec)
 {
     struct sockaddr_un address;
@@ -77,15 +106,12 @@ int unix_connect(const char *path, int type, uint32_t timeout_msec)
         return r;
     }
     CLEAN_FD int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
-    struct timeval limit = {.tv_sec = timeout_msec / 1000,
-                            .tv_usec = (suseconds_t)(timeout_msec % 1000) * 1000};
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0) {
+    if (fd < 0) {
         return err_raise(-errno);
     }
-    while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
-        if (errno != EINTR) {
-            return err_raise(-errno);
-        }
+    r = connect_until(fd, &address, clock_now_nsec() + timeout_msec * UINT64_C(1000000));
+    if (r == 0) {
+        r = limit_sends(fd, timeout_msec * UINT64_C(1000));
     }
-    return steal_fd(&fd);
+    return r < 0 ? r : steal_fd(&fd);
 }

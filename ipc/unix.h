@@ -16,6 +16,7 @@
 int unix_listen(const char *path, int type, mode_t mode) GD_MUST_CHECK;
 
 /* unix_connect() - a blocking, CLOEXEC connection. timeout_msec, > 0, bounds the connecting, which
- * a listener that does not accept could hold up for ever, and stays the limit of every send.
+ * a listener that does not accept could hold up for ever, signals or not, and stays the limit of
+ * every send.
  * Return: fd >= 0 or negative errno, -EAGAIN when time ran out. */
 int unix_connect(const char *path, int type, uint32_t timeout_msec) GD_MUST_CHECK;

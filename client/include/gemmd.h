@@ -24,8 +24,9 @@
  * gemmd_last_error() has one sentence with the numbers in it, for the calling thread.
  *
  * Threads: all calls on one client may be made from any threads at once, except gemmd_close(),
- * which must be the last. A buffer must outlive the calls that submit requests which name it. After
- * fork() the child must not use the parent's client; it opens its own.
+ * which must be the last. A buffer must outlive the calls that submit requests which name it. A
+ * child of fork() opens a client of its own: calls on the parent's are refused there, and closing
+ * it or freeing its buffers lets go of the child's copies and changes nothing for the parent.
  *
  * Versions: the library and the daemon agree on a protocol version when they connect. Every struct
  * starts with struct_bytes, its size where the program was compiled: start from its _INIT macro.
@@ -163,14 +164,15 @@ struct gemmd_options {
     }
 
 /* gemmd_open() - connect to the daemon. options: NULL for the defaults.
- * Errors: DISCONNECTED when no daemon listens there; VERSION; QUOTA; PERMISSION.
+ * Errors: DISCONNECTED when no daemon listens there; VERSION; QUOTA; PERMISSION; BUSY while fewer
+ * than 8 descriptors are free in this process.
  * Return: GEMMD_OK with *ret_client, to be given to gemmd_close(). Blocks up to timeout_msec: a
  * daemon that is not there is waited for only after it has been. */
 GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,
                             gemmd_client_t **ret_client) GEMMD_MUST_CHECK;
 
-/* gemmd_close() - hang up; the daemon reclaims everything of this session. Buffers and tickets of
- * this client become invalid. NULL is fine. */
+/* gemmd_close() - hang up; the daemon reclaims everything of this session. Tickets become invalid,
+ * and so do buffers, which are freed. NULL is fine. */
 GEMMD_PUBLIC void gemmd_close(gemmd_client_t *client);
 
 /* ---- weights ---- */

@@ -8,10 +8,6 @@
 
 #include "ipc/base/clock.h"
 
-/* A worker whose launches take longer than that, or a main thread that does not come round within
- * it, is worth a sentence. */
-#define STUCK_SECONDS 2.0
-
 static_assert(sizeof(struct stats_page) % sizeof(uint64_t) == 0, "copied by the word");
 
 void look_take(const struct stats_page *page, struct look *ret_look)
@@ -58,6 +54,20 @@ static double change(const _Atomic uint64_t *now, const _Atomic uint64_t *then)
     return (double)(stats_read(now) - stats_read(then));
 }
 
+static double share_of(double n, double n_all)
+{
+    return n_all > 0 ? n / n_all : 0;
+}
+
+static double n_disarmed(const struct stats_worker *now, const struct stats_worker *then)
+{
+    double n = 0;
+    for (uint32_t i = 0; i < STATS_DISARMS; i++) {
+        n += change(&now->n_disarmed[i], &then->n_disarmed[i]);
+    }
+    return n;
+}
+
 void look_rates(const struct look *now, const struct look *then, uint32_t i_device,
                 struct look_rates *ret_rates)
 {
@@ -74,9 +84,10 @@ void look_rates(const struct look *now, const struct look *then, uint32_t i_devi
         .rows = change(&a->n_rows, &b->n_rows) / seconds,
         .launches = n_launches / seconds,
         .busy = change(&a->busy_nsec, &b->busy_nsec) / 1e9 / seconds,
-        .rows_a_launch = n_launches > 0 ? change(&a->launch_rows, &b->launch_rows) / n_launches : 0,
-        .shared =
-            n_launches > 0 ? change(&a->n_shared_launches, &b->n_shared_launches) / n_launches : 0,
+        .rows_a_launch = share_of(change(&a->launch_rows, &b->launch_rows), n_launches),
+        .shared = share_of(change(&a->n_shared_launches, &b->n_shared_launches), n_launches),
+        .ahead = share_of(change(&a->n_fired, &b->n_fired), n_launches),
+        .vain = share_of(n_disarmed(a, b), n_launches),
         .queue_p50 = look_quantile(&a->queue, &b->queue, 0.5),
         .queue_p99 = look_quantile(&a->queue, &b->queue, 0.99),
         .request_p50 = look_quantile(&a->request, &b->request, 0.5),
@@ -91,8 +102,14 @@ void look_rates(const struct look *now, const struct look *then, uint32_t i_devi
 
 /* ---- health ---- */
 
+/* Its number tells only where nobody has knocked: it is another process's in a container, and stays
+ * while nobody reaps it. A daemon that is starting does not listen yet. */
 static bool is_gone(const struct look *look)
 {
+    if (look->listener != LOOK_LISTENER_UNKNOWN) {
+        bool is_starting = stats_read(&look->page.main.phase) == 0;
+        return look->listener == LOOK_LISTENER_NONE && !is_starting;
+    }
     return kill((pid_t)look->page.pid, 0) != 0 && errno == ESRCH;
 }
 
@@ -109,7 +126,7 @@ static bool is_stuck(const struct look *now, const struct look *then, uint32_t i
     const struct stats_worker *b = &then->page.workers[i_device];
     return stats_read(&a->n_in_flight) != 0 && stats_read(&b->n_in_flight) != 0 &&
            stats_read(&a->last_end_nsec) == stats_read(&b->last_end_nsec) &&
-           since_last_end(now, i_device) > STUCK_SECONDS;
+           since_last_end(now, i_device) > LOOK_STUCK_SECONDS;
 }
 
 void look_health(const struct look *now, const struct look *then, uint64_t poked_nsec, char *text,
@@ -132,7 +149,8 @@ void look_health(const struct look *now, const struct look *then, uint64_t poked
             return;
         }
     }
-    if (poked_nsec != 0 && turn_nsec < poked_nsec && look_since(now, poked_nsec) > STUCK_SECONDS) {
+    if (poked_nsec != 0 && turn_nsec < poked_nsec &&
+        look_since(now, poked_nsec) > LOOK_STUCK_SECONDS) {
         (void)snprintf(text, size_bytes, "the main thread has not come round for %.1f s",
                        look_since(now, num_max(turn_nsec, now->page.start_nsec)));
     }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ipc/base/num.h"
+#include "ipc/base/standard_fds.h"
 
 #include "client/tool/tool.h"
 
@@ -27,19 +28,16 @@ static const struct tool_command commands[] = {
      command_explain},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
-    {"ready", "[--alive]",
-     "do all devices compute (--alive: does the daemon answer)? Exit code 0 yes, 4 no, with the "
-     "reason",
+    {"ready", "[--alive]", "exit code 0 if all devices compute (--alive: it answers), else 4",
      command_ready},
     {"top", "[--interval SECONDS] [--once]",
-     "a live view of devices, kernels and models; also of a daemon that hangs", command_top},
+     "a live view of devices and models; also of a daemon that hangs", command_top},
     {"bench",
      "[--preset MODEL | --shape NxK]... [--format F]... [--m 1,3,8..64] [--act bf16|f16] "
      "[--device D] [--disable KERNEL]... [--padding] [--budget-ms T] [--csv FILE] [--svg FILE]",
-     "kernels and formats side by side over M, and where each is the fastest", command_bench,
+     "kernels and formats side by side over M, and which is the fastest", command_bench,
      bench_print_notes},
-    {"doctor", "", "what is wrong with this machine or could be better, and the mend for each",
-     command_doctor},
+    {"doctor", "", "what is wrong with this machine or could be better, and how", command_doctor},
     {"drain", "", "take no more work, finish what is there", command_drain},
 };
 
@@ -93,10 +91,10 @@ static char *help_filter(int key, const char *text, void *input)
     }
     (void)fprintf(stream, "Commands:\n");
     for (size_t i = 0; i < ARRAY_LENGTH(commands); i++) {
-        (void)fprintf(stream, "  %s %s\n      %s\n", commands[i].name, commands[i].arguments,
-                      commands[i].does);
+        (void)fprintf(stream, "  %-9s %s\n", commands[i].name, commands[i].does);
     }
-    (void)fprintf(stream, "\nExit codes: 0 done, 2 usage, 3 no daemon, 4 refused, 5 failed.");
+    (void)fprintf(stream, "\ngemmctl COMMAND --help says what a command takes.\n"
+                          "Exit codes: 0 done, 2 usage, 3 no daemon, 4 refused, 5 failed.");
     (void)fclose(stream);
     return list;
 }
@@ -175,6 +173,9 @@ int main(int argc, char **argv)
         .help_filter = help_filter,
     };
     struct arguments arguments = {0};
+    if (standard_fds_open() != 0) {
+        return TOOL_FAILED;
+    }
     argp_program_version_hook = print_version;
     argp_err_exit_status = TOOL_USAGE;
     (void)atexit(check_output);

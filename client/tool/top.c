@@ -16,6 +16,8 @@
 #include "ipc/base/clock.h"
 #include "ipc/side.h"
 
+#define POLL_USEC 20000u
+
 struct top {
     char stats_path[CLIENT_DIR_BYTES + sizeof("/" STATS_FILE_NAME)];
     char status_path[CLIENT_DIR_BYTES + sizeof("/" SIDE_STATUS_NAME)];
@@ -23,6 +25,7 @@ struct top {
     bool is_once;
     const struct stats_page *page;
     uint64_t poked_nsec; /* the first time that the main thread has not answered yet */
+    enum look_listener listener;
     struct look looks[2];
     char health[256]; /* of the latest look */
 };
@@ -52,18 +55,28 @@ static int parse_top(int argc, char **argv, struct top *top)
     return optind == argc ? 0 : tool_usage("top takes no words");
 }
 
-/* Whatever comes of it: it is the page that tells. */
+static bool has_come_round(const struct top *top)
+{
+    return stats_read(&top->page->main.turn_nsec) >= top->poked_nsec;
+}
+
+/* Whatever the daemon makes of it: it is the page that tells. */
 static void poke(struct top *top)
 {
-    uint64_t turn_nsec = stats_read(&top->page->main.turn_nsec);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", top->status_path);
-    if (top->poked_nsec == 0 || turn_nsec >= top->poked_nsec) {
+    if (top->poked_nsec == 0 || has_come_round(top)) {
         top->poked_nsec = clock_now_nsec();
     }
+    top->listener = LOOK_LISTENER_UNKNOWN;
     CLEAN_FD int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0) {
-        (void)!connect(fd, (const struct sockaddr *)&address, sizeof(address));
+    if (fd < 0) {
+        return;
+    }
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
+        top->listener = LOOK_LISTENER_THERE;
+    } else if (errno == ECONNREFUSED) {
+        top->listener = LOOK_LISTENER_NONE;
     }
 }
 
@@ -102,6 +115,7 @@ static void follow_restart(struct top *top)
 static void look_again(struct top *top)
 {
     look_take(top->page, &top->looks[1]);
+    top->looks[1].listener = top->listener;
     look_health(&top->looks[1], &top->looks[0], top->poked_nsec, top->health, sizeof(top->health));
 }
 
@@ -143,11 +157,16 @@ static int watch(struct top *top)
     return r;
 }
 
-/* Two looks, an interval apart. */
+/* Two looks, an interval apart; of a daemon that hangs, far enough to say so. */
 static int show_once(struct top *top, bool is_json)
 {
     poke(top);
     (void)usleep(top->interval_msec * 1000);
+    const uint64_t patience_nsec = (uint64_t)((LOOK_STUCK_SECONDS + 0.1) * CLOCK_NSEC_PER_SEC);
+    while (top->listener != LOOK_LISTENER_NONE && !has_come_round(top) &&
+           clock_now_nsec() - top->poked_nsec < patience_nsec) {
+        (void)usleep(POLL_USEC);
+    }
     if (is_json) {
         look_again(top);
         return tool_print_json(top_json(&top->looks[1], &top->looks[0], top->health));

@@ -13,15 +13,15 @@ static json_t *device_json(const struct look *now, const struct look *then, uint
     const struct stats_worker *worker = &now->page.workers[i];
     struct look_rates rates;
     look_rates(now, then, i, &rates);
-    return json_pack("{ss sf sf sf sf sf sf sf so so so so so sI}", "name", worker->device_name,
-                     "requests_per_second", rates.requests, "bad_per_second", rates.bad,
-                     "rows_per_second", rates.rows, "launches_per_second", rates.launches, "busy",
-                     rates.busy, "rows_per_launch", rates.rows_a_launch, "shared", rates.shared,
-                     "queue_p50_usec", usec_json(rates.queue_p50), "queue_p99_usec",
-                     usec_json(rates.queue_p99), "request_p50_usec", usec_json(rates.request_p50),
-                     "request_p99_usec", usec_json(rates.request_p99), "stall_p99_usec",
-                     usec_json(rates.stall_p99), "in_flight",
-                     (json_int_t)stats_read(&worker->n_in_flight));
+    return json_pack(
+        "{ss sf sf sf sf sf sf sf sf sf so so so so so sI}", "name", worker->device_name,
+        "requests_per_second", rates.requests, "bad_per_second", rates.bad, "rows_per_second",
+        rates.rows, "launches_per_second", rates.launches, "busy", rates.busy, "rows_per_launch",
+        rates.rows_a_launch, "shared", rates.shared, "ahead", rates.ahead, "vain", rates.vain,
+        "queue_p50_usec", usec_json(rates.queue_p50), "queue_p99_usec", usec_json(rates.queue_p99),
+        "request_p50_usec", usec_json(rates.request_p50), "request_p99_usec",
+        usec_json(rates.request_p99), "stall_p99_usec", usec_json(rates.stall_p99), "in_flight",
+        (json_int_t)stats_read(&worker->n_in_flight));
 }
 
 static json_t *model_json(const struct stats_model *now, const struct stats_model *then,

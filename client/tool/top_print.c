@@ -51,14 +51,16 @@ static void print_device(const struct look *now, const struct look *then, uint32
     char queue[2][24], request[2][24], stall[24], last[24];
     uint64_t last_nsec = stats_read(&worker->last_ok_nsec);
     look_rates(now, then, i, &rates);
-    (void)fprintf(
-        out, "%-8s %9.0f %7.0f %9.0f %9.0f %5.1f%% %6.1f %6.1f%% %8s %8s %8s %8s %8s %7ju %8s\n",
-        worker->device_name, rates.requests, rates.bad, rates.rows, rates.launches,
-        100 * rates.busy, rates.rows_a_launch, 100 * rates.shared,
-        time_text(rates.queue_p50, queue[0]), time_text(rates.queue_p99, queue[1]),
-        time_text(rates.request_p50, request[0]), time_text(rates.request_p99, request[1]),
-        time_text(rates.stall_p99, stall), (uintmax_t)stats_read(&worker->n_in_flight),
-        last_nsec == 0 ? "never" : time_text(look_since(now, last_nsec), last));
+    (void)fprintf(out,
+                  "%-8s %9.0f %7.0f %9.0f %9.0f %5.1f%% %6.1f %6.1f%% %5.1f%% %5.1f%% %8s %8s %8s "
+                  "%8s %8s %7ju %8s\n",
+                  worker->device_name, rates.requests, rates.bad, rates.rows, rates.launches,
+                  100 * rates.busy, rates.rows_a_launch, 100 * rates.shared, 100 * rates.ahead,
+                  100 * rates.vain, time_text(rates.queue_p50, queue[0]),
+                  time_text(rates.queue_p99, queue[1]), time_text(rates.request_p50, request[0]),
+                  time_text(rates.request_p99, request[1]), time_text(rates.stall_p99, stall),
+                  (uintmax_t)stats_read(&worker->n_in_flight),
+                  last_nsec == 0 ? "never" : time_text(look_since(now, last_nsec), last));
 }
 
 static void print_batches(const struct look *now, const struct look *then, uint32_t i, FILE *out)
@@ -77,9 +79,10 @@ static void print_batches(const struct look *now, const struct look *then, uint3
 static void print_devices(const struct look *now, const struct look *then, FILE *out)
 {
     uint32_t n = (uint32_t)num_min(now->page.n_devices, STATS_DEVICES_MAX);
-    (void)fprintf(out, "\n%-8s %9s %7s %9s %9s %6s %6s %7s %8s %8s %8s %8s %8s %7s %8s\n", "DEVICE",
-                  "REQ/s", "BAD/s", "ROWS/s", "LAUNCH/s", "BUSY", "ROWS/L", "SHARED", "QUEUE50",
-                  "QUEUE99", "REQ50", "REQ99", "STALL99", "FLIGHT", "LAST");
+    (void)fprintf(out, "\n%-8s %9s %7s %9s %9s %6s %6s %7s %6s %6s %8s %8s %8s %8s %8s %7s %8s\n",
+                  "DEVICE", "REQ/s", "BAD/s", "ROWS/s", "LAUNCH/s", "BUSY", "ROWS/L", "SHARED",
+                  "AHEAD", "VAIN", "QUEUE50", "QUEUE99", "REQ50", "REQ99", "STALL99", "FLIGHT",
+                  "LAST");
     for (uint32_t i = 0; i < n; i++) {
         print_device(now, then, i, out);
     }

@@ -9,7 +9,7 @@
 
 #include "daemon/server/config_number.h"
 #include "daemon/server/model_options.h"
-#include "daemon/weights/checkpoint.h"
+#include "daemon/weights/model_load.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
 #include "ipc/msg.h"
@@ -80,10 +80,12 @@ static int set_number(const struct config_option *option, uint64_t *field, const
         *field = number;
         return 0;
     }
-    char kind[32] = "";
-    if (!is_number) {
-        (void)snprintf(kind, sizeof(kind), "a value of type %s ", config_type_name(option->type));
-    }
+    static const char *const kinds[] = {
+        [CONFIG_TYPE_COUNT] = "a number ",
+        [CONFIG_TYPE_BYTES] = "a size (bytes, or with K, M, G or T) ",
+        [CONFIG_TYPE_MODE] = "an octal number ",
+    };
+    const char *kind = is_number ? "" : kinds[option->type];
     const char *format = option->type == CONFIG_TYPE_MODE
                              ? "%s: '%.64s' is not %sbetween 0%jo and 0%jo"
                              : "%s: '%.64s' is not %sbetween %ju and %ju";
@@ -313,9 +315,15 @@ int config_check(const struct config *config, struct reason *why)
 int config_check_checkpoint(const struct config *config, uint32_t i_model, struct reason *why)
 {
     const char *item = config->models.items[i_model];
-    struct checkpoint checkpoint = CHECKPOINT_NULL;
-    int r = checkpoint_open(strchr(item, '=') + 1, NULL, &checkpoint, why);
-    checkpoint_finish(&checkpoint);
+    const struct config_list *options = &config->model_options;
+    char name[MSG_NAME_BYTES];
+    const char *path;
+    struct msg_shaping shaping = {0};
+    struct model_source source = MODEL_SOURCE_NULL;
+    int r = config_split_model(item, name, sizeof(name), &path, why);
+    r = r != 0 ? r : model_options_find(options->items, options->n, name, &shaping, why);
+    r = r != 0 ? r : model_source_open(path, &shaping, NULL, &source, why);
+    model_source_finish(&source);
     if (r > 0) {
         reason_prefix(why, "'%.100s'", item);
         prefix_item(config, "models", &config->models, i_model, why);
@@ -355,13 +363,23 @@ void config_tuning_file(const struct config *config, char *text, size_t size_byt
     }
 }
 
+uint32_t config_admin_uids(const struct config *config, uid_t ret_uids[CONFIG_ADMINS_MAX + 2])
+{
+    uint32_t n = 0;
+    ret_uids[n++] = 0;
+    ret_uids[n++] = geteuid();
+    for (uint32_t i = 0; i < config->admin_uids.n; i++) {
+        ret_uids[n++] = (uid_t)strtoull(config->admin_uids.items[i], NULL, 10);
+    }
+    return n;
+}
+
 bool config_is_admin(const struct config *config, uid_t uid)
 {
-    if (uid == 0 || uid == geteuid()) {
-        return true;
-    }
-    for (uint32_t i = 0; i < config->admin_uids.n; i++) {
-        if (strtoull(config->admin_uids.items[i], NULL, 10) == uid) {
+    uid_t uids[CONFIG_ADMINS_MAX + 2];
+    uint32_t n = config_admin_uids(config, uids);
+    for (uint32_t i = 0; i < n; i++) {
+        if (uids[i] == uid) {
             return true;
         }
     }

@@ -132,8 +132,9 @@ int config_load(struct config *config, const char *path, struct reason *why) GD_
  * "FILE:LINE: " where the item at fault stands in the file. */
 int config_check(const struct config *config, struct reason *why) GD_MUST_CHECK;
 
-/* config_check_checkpoint() - is there a checkpoint for item i_model of models, as far as settings
- * and headers show? Return as checkpoint_open(); the sentence starts as that of config_check(). */
+/* config_check_checkpoint() - is there a checkpoint for item i_model of models that can become what
+ * model_options wants of it, as far as settings and headers show? Return as model_source_open();
+ * the sentence starts as that of config_check(). */
 int config_check_checkpoint(const struct config *config, uint32_t i_model,
                             struct reason *why) GD_MUST_CHECK;
 
@@ -153,5 +154,7 @@ void config_tuning_file(const struct config *config, char *text, size_t size_byt
 int config_split_model(const char *item, char *ret_name, size_t name_bytes, const char **ret_path,
                        struct reason *why) GD_MUST_CHECK;
 
-/* config_is_admin() - is that uid root, the daemon's own, or in admin_uids? */
+/* config_admin_uids() - root, the daemon's own, and those in admin_uids; returns how many.
+ * config_is_admin() - is that uid one of them? */
+uint32_t config_admin_uids(const struct config *config, uid_t ret_uids[CONFIG_ADMINS_MAX + 2]);
 bool config_is_admin(const struct config *config, uid_t uid);

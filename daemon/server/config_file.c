@@ -78,7 +78,9 @@ int config_parse(struct config *config, const char *file_name, const char *text,
     uint32_t lines_of_options[CONFIG_OPTIONS_MAX] = {0};
     uint32_t i_line = 0;
     (void)snprintf(config->file_name, sizeof(config->file_name), "%s", file_name);
-    for (size_t at = 0; at < n_bytes;) {
+    /* Some editors begin a file with a mark of its byte order, which nobody sees. */
+    bool has_mark = n_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+    for (size_t at = has_mark ? 3 : 0; at < n_bytes;) {
         const char *end = memchr(text + at, '\n', n_bytes - at);
         size_t line_bytes = end != NULL ? (size_t)(end - text) - at : n_bytes - at;
         CLEAN_FREE char *line = strndup(text + at, line_bytes);
@@ -122,7 +124,8 @@ int config_load(struct config *config, const char *path, struct reason *why)
 {
     CLEAN_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s", path, strerror(errno));
+        return reason_set(why, STATUS_INVALID_ARGUMENT, "%.200s: %s",
+                          path[0] != '\0' ? path : "a file without a name", strerror(errno));
     }
     CLEAN_FREE char *text = malloc(CONFIG_FILE_BYTES_MAX + 1);
     if (text == NULL) {

@@ -183,7 +183,7 @@ static const struct config_option options[] = {
                    .figure = "gemmd_session_refused_total"),
     RELOADABLE_ROW(COUNT, user_sessions_max, "256", 1, 65536, "sessions",
                    "Sessions of one user; administrators (see admin_uids) may have 4 beyond this "
-                   "and the total.",
+                   "and the total, and the descriptors for them.",
                    .over = STATUS_QUOTA,
                    .figure = "gemmd_quota_refusals_total{limit=\"user_sessions_max\"}"),
     RELOADABLE_ROW(COUNT, user_buffers_max, "4096", 1, 1u << 20, "buffers", "Buffers of one user.",
@@ -208,7 +208,8 @@ static const struct config_option options[] = {
                    .figure = "gemmd_quota_refusals_total{limit=\"total_buffer_bytes_max\"}"),
     RELOADABLE_ROW(
         COUNT, total_fds_max, "0", 0, 1u << 20, "descriptors",
-        "File descriptors of all users; 0: what RLIMIT_NOFILE leaves beside the daemon's own.",
+        "File descriptors of all users, at most what RLIMIT_NOFILE leaves beside the daemon's own; "
+        "0: that.",
         .over = STATUS_QUOTA, .figure = "gemmd_quota_refusals_total{limit=\"total_fds_max\"}"),
     RELOADABLE_ROW(COUNT, hello_timeout_msec, "10000", 10, 600000, "milliseconds",
                    "A connection that has not said HELLO by then is dropped.",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/control_guard.h"
 #include "daemon/server/http.h"
 #include "daemon/weights/nearest.h"
 #include "gk/gk.h"
@@ -14,8 +15,9 @@
 #include "ipc/base/log.h"
 #include "ipc/base/num.h"
 
-/* Kept free for loads, readers of the status and the like when the limit is derived. */
-#define FDS_OF_OUR_OWN (32u + HTTP_FDS)
+/* Kept free for loads, readers of the status, administrators and the like. */
+#define FDS_OF_OUR_OWN (32u + HTTP_FDS + ACCEPT_GUARD_ADMINS)
+#define CONTROL_SPARE  16u
 
 const char *core_phase_name(enum core_phase phase)
 {
@@ -44,8 +46,9 @@ static void on_fatal(void *arg, const struct reason *why)
 
 /* ---- set-up ---- */
 
-/* What the limit leaves beside what is open already: known only when all of the daemon's own is
- * open, so an unset option counts what is open now and keeps some room. */
+/* What the limit leaves beside what is open already, which is all of the daemon's own, and some
+ * room. An option that promises more is not kept to: accounts would have room, and the process no
+ * descriptor. */
 static uint64_t derive_fds(void)
 {
     uint64_t limit = accept_guard_limit();
@@ -55,6 +58,7 @@ static uint64_t derive_fds(void)
 
 static struct quota_limits limits_of(const struct config *config, uint64_t derived_fds)
 {
+    uint64_t chosen_fds = config->total_fds_max != 0 ? config->total_fds_max : derived_fds;
     return (struct quota_limits){
         .per_user = {[QUOTA_SESSIONS] = config->user_sessions_max,
                      [QUOTA_BUFFERS] = config->user_buffers_max,
@@ -63,8 +67,23 @@ static struct quota_limits limits_of(const struct config *config, uint64_t deriv
         .total = {[QUOTA_SESSIONS] = config->total_sessions_max,
                   [QUOTA_BUFFERS] = config->total_buffers_max,
                   [QUOTA_BYTES] = config->total_buffer_bytes_max,
-                  [QUOTA_FDS] = config->total_fds_max != 0 ? config->total_fds_max : derived_fds},
+                  [QUOTA_FDS] = num_min(chosen_fds, derived_fds)},
     };
+}
+
+/* A session has one connection to the control socket; one that is being made anew has two for a
+ * moment. */
+static uint64_t control_limit(const struct config *config)
+{
+    return num_min(config->user_sessions_max + CONTROL_SPARE, accept_guard_limit() / 4);
+}
+
+static void tell_guards(const struct config *config)
+{
+    static_assert(CONFIG_ADMINS_MAX + 2 <= ACCEPT_GUARD_UIDS_MAX, "the guard knows them all");
+    uid_t uids[CONFIG_ADMINS_MAX + 2];
+    accept_guard_set_admins(uids, config_admin_uids(config, uids));
+    control_guard_set_limit(control_limit(config));
 }
 
 /* The figures of a device, which readers of the page see from now on. */
@@ -207,6 +226,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
     }
     core->derived_fds = derive_fds();
     core->limits = limits_of(config, core->derived_fds);
+    tell_guards(config);
     return quota_new(&core->limits, &core->quota);
 }
 
@@ -214,6 +234,7 @@ void core_apply_limits(struct core *core)
 {
     core->limits = limits_of(core->config, core->derived_fds);
     quota_set_limits(core->quota, &core->limits);
+    tell_guards(core->config);
 }
 
 int core_adopt(struct core *core, struct reason *why)

@@ -66,8 +66,8 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
  * each 64 GiB on a GPU. */
 int core_adopt(struct core *core, struct reason *why) GD_MUST_CHECK;
 
-/* core_apply_limits() - what the configuration says now about accounts; charges that are over a
- * lower limit stay, and nothing is added to them. */
+/* core_apply_limits() - what the configuration says now about accounts and administrators; charges
+ * that are over a lower limit stay, and nothing is added to them. */
 void core_apply_limits(struct core *core);
 
 /* core_drain() - refuse new requests from now on. core_drain_for_good() - also in the processes

@@ -67,11 +67,11 @@ static bool is_of_control_socket(int fd)
            address.sun_family == AF_UNIX && strcmp(address.sun_path, guard.path) == 0;
 }
 
-void message_guard_accepted(int fd)
+bool message_guard_accepted(int fd)
 {
     struct watched *watched = find(fd);
     if (watched == NULL) {
-        return;
+        return false;
     }
     bool is_on = is_of_control_socket(fd);
     if (is_on) {
@@ -79,6 +79,7 @@ void message_guard_accepted(int fd)
         zmtp_meter_init(&watched->meter);
     }
     atomic_store_explicit(&watched->is_on, is_on, memory_order_release);
+    return is_on;
 }
 
 /* May these bytes be handed on? */

@@ -9,6 +9,7 @@
  * both done by libzmq's I/O thread. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ipc/base/check.h"
@@ -18,8 +19,9 @@
 int message_guard_init(const char *path, uint64_t n_fds_max) GD_MUST_CHECK;
 void message_guard_finish(void);
 
-/* message_guard_accepted() - a descriptor is a new connection, of whatever listener. */
-void message_guard_accepted(int fd);
+/* message_guard_accepted() - a descriptor is a new connection, of whatever listener: the control
+ * socket's? */
+bool message_guard_accepted(int fd);
 
 /* message_guard_cut() - connections that were ended so far. */
 uint64_t message_guard_cut(void);

@@ -50,7 +50,9 @@ static void write_counters(struct openmetrics *om, const struct core *core)
          counters->n_sessions_refused},
         {"gemmd_sessions_dropped", "Sessions that the daemon hung up on.",
          counters->n_sessions_dropped},
-        {"gemmd_connections_shed", "Connections closed at once for want of descriptors.",
+        {"gemmd_connections_shed",
+         "Connections closed at once for want of descriptors, "
+         "or since their user has too many.",
          accept_guard_shed()},
         {"gemmd_control_messages", "Messages on the control socket.", counters->n_messages},
         {"gemmd_control_refused", "Control requests that were answered with an error.",

@@ -101,10 +101,11 @@ static bool serve_one(struct reception *reception, struct session *session)
     enum session_verdict verdict =
         session_side_answer(reception->core, &reception->table, session, &packet);
     side_packet_finish(&packet);
+    static const char *const whys[] = {[SESSION_CLOSE] = "it was refused",
+                                       [SESSION_DROP] = "it does not read its answers",
+                                       [SESSION_GONE] = NULL};
     if (verdict != SESSION_KEEP) {
-        reception_close_session(reception, session,
-                                verdict == SESSION_DROP ? "it does not read its answers"
-                                                        : "it was refused");
+        reception_close_session(reception, session, whys[verdict]);
         return false;
     }
     if (session->state == SESSION_LIVE) {
@@ -165,14 +166,15 @@ static int watch(struct reception *reception, struct session *session)
     return r < 0 ? err_raise(r) : 0;
 }
 
-/* What a connection costs its user. Clients who hold all sessions keep no administrator from
- * looking, unloading and draining. */
+/* What a connection costs its user. Clients who hold all sessions or descriptors keep no
+ * administrator from looking, unloading and draining. */
 static int charge_session(struct core *core, uid_t uid, struct quota_charge *ret_charge,
                           struct reason *why)
 {
     const uint64_t amounts[QUOTA_KINDS] = {[QUOTA_SESSIONS] = 1, [QUOTA_FDS] = SESSION_FDS};
+    uint64_t n_beyond = config_is_admin(core->config, uid) ? CONFIG_ADMIN_SESSIONS : 0;
     const uint64_t beyond[QUOTA_KINDS] = {
-        [QUOTA_SESSIONS] = config_is_admin(core->config, uid) ? CONFIG_ADMIN_SESSIONS : 0};
+        [QUOTA_SESSIONS] = n_beyond, [QUOTA_FDS] = n_beyond * SESSION_FDS};
     return quota_take_beyond(core->quota, uid, amounts, beyond, ret_charge, why);
 }
 

@@ -307,6 +307,8 @@ void server_block_signals(void)
     (void)sigprocmask(SIG_BLOCK, &set,
                       NULL); /* threads inherit it: signals come to the loop alone */
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ,
+                 SIG_IGN); /* "ulimit -f": a file that may not grow is an error, no death */
 }
 
 static const struct server_handlers handlers = {

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include "daemon/server/accept_guard.h"
+#include "daemon/server/control_guard.h"
 #include "daemon/server/message_guard.h"
 #include "daemon/server/server_internal.h"
 #include "ipc/base/error.h"
@@ -72,6 +73,15 @@ static int open_site(struct server *server, struct reason *why)
                               server->config->status_port, why);
 }
 
+static int make_stats(struct server *server, struct reason *why)
+{
+    const char *path = server->lockfile.stats_path;
+    mode_t mode = server->config->socket_mode & 0040 ? 0440 : 0400;
+    int r = stats_create(path, mode, GEMMD_VERSION, &server->stats);
+    return r == 0 ? 0
+                  : reason_set(why, STATUS_INTERNAL, "cannot make '%s': %s", path, strerror(-r));
+}
+
 int server_set_up(struct server *server, struct reason *why)
 {
     struct keep keep = KEEP_NULL;
@@ -83,10 +93,7 @@ int server_set_up(struct server *server, struct reason *why)
     server->lockfile.has_foreign_sockets =
         r == 0 && supervisor_has_socket(&server->supervisor, server->lockfile.session_path);
     r = r != 0 ? r : message_guard_init(server->lockfile.control_path, accept_guard_limit());
-    r = r != 0 ? r
-               : stats_create(server->lockfile.stats_path,
-                              server->config->socket_mode & 0040 ? 0440 : 0400, GEMMD_VERSION,
-                              &server->stats);
+    r = r != 0 ? r : make_stats(server, why);
     r = r != 0 ? r : sd_event_new(&server->event);
     r = r != 0 ? r : core_init(&server->core, server->config, server->stats, &keep, why);
     keep_finish(&keep); /* empty once the core has it */
@@ -136,6 +143,7 @@ void server_tear_down(struct server *server)
     server->stats = stats_remove(server->stats, server->lockfile.stats_path);
     lockfile_finish(&server->lockfile);
     message_guard_finish();
+    control_guard_finish();
     accept_guard_finish();
     supervisor_finish(&server->supervisor);
 }

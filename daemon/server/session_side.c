@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "daemon/server/accept_guard.h"
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/log.h"
@@ -43,6 +44,19 @@ static int find_device(const struct ask *ask, uint32_t index, struct device **re
     }
     *ret_device = ask->core->devices[index];
     return 0;
+}
+
+/* Connections to the control socket are under no quota: with many of them, accounts have room and
+ * the process has not. What is left then is the daemon's own, and administrators'. */
+static int check_descriptor(int fd, struct reason *why)
+{
+    if (fd < 0 || !accept_guard_is_kept(fd)) {
+        return 0;
+    }
+    return reason_set(why, STATUS_QUOTA,
+                      "no descriptor is left for clients of the %ju that the daemon may open "
+                      "(LimitNOFILE=, ulimit -n)",
+                      (uintmax_t)accept_guard_limit());
 }
 
 /* ---- HELLO ---- */
@@ -121,7 +135,8 @@ static int on_hello(struct ask *ask, struct reason *why)
 
 /* ---- lanes ---- */
 
-static int make_lane(struct ask *ask, uint32_t device_index, struct session_lane *kept)
+static int make_lane(struct ask *ask, uint32_t device_index, struct session_lane *kept,
+                     struct reason *why)
 {
     struct lane lane = LANE_NULL;
     int r = lane_create(&lane, ask->session->lane_entries, device_index);
@@ -130,13 +145,9 @@ static int make_lane(struct ask *ask, uint32_t device_index, struct session_lane
     }
     CLEAN_FD int region_fd = fcntl(lane.region.fd, F_DUPFD_CLOEXEC, 0);
     CLEAN_FD int doorbell_fd = fcntl(lane.doorbell_fd, F_DUPFD_CLOEXEC, 0);
-    if (region_fd < 0 || doorbell_fd < 0) {
-        r = err_raise(-errno);
-        lane_finish(&lane);
-        return r;
-    }
+    r = region_fd < 0 || doorbell_fd < 0 ? err_raise(-errno) : check_descriptor(doorbell_fd, why);
     struct worker_client client = session_as_client(ask->session);
-    r = worker_attach(ask->core->workers[device_index], &client, &lane);
+    r = r != 0 ? r : worker_attach(ask->core->workers[device_index], &client, &lane);
     if (r != 0) {
         lane_finish(&lane);
         return r;
@@ -161,9 +172,10 @@ static int on_open_lane(struct ask *ask, struct reason *why)
             [QUOTA_BYTES] = lane_bytes(ask->session->lane_entries), [QUOTA_FDS] = SESSION_LANE_FDS};
         r = quota_take(ask->core->quota, ask->session->peer.uid, amounts, &lane->charge, why);
         if (r != 0) {
+            reason_prefix(why, "a lane of %u entries", ask->session->lane_entries);
             return r;
         }
-        r = make_lane(ask, index, lane);
+        r = make_lane(ask, index, lane, why);
         if (r != 0) {
             quota_give(&lane->charge);
             return r;
@@ -261,7 +273,8 @@ static int keep_buffer(struct ask *ask, struct device *device, struct region *re
     uint64_t size_bytes = region->size_bytes;
     int fd = region->fd;
     uint64_t id;
-    int r = buffers_add(ask->session->buffers, device, region, charge, &id, why);
+    int r = check_descriptor(fd, why);
+    r = r != 0 ? r : buffers_add(ask->session->buffers, device, region, charge, &id, why);
     if (r != 0) {
         device->ops->region_free(device, region);
         return r;
@@ -378,12 +391,32 @@ static int dispatch(struct ask *ask, struct reason *why)
         if (side_verbs[i].type != type) {
             continue;
         }
+        if (ask->packet->has_lost_fds) {
+            return reason_set(why, STATUS_QUOTA,
+                              "the daemon has no descriptor free for what came with %s",
+                              side_verbs[i].name);
+        }
         if (type != SIDE_HELLO && ask->session->state != SESSION_LIVE) {
             return reason_set(why, STATUS_NO_SESSION, "%s before HELLO", side_verbs[i].name);
         }
         return side_verbs[i].handle(ask, why);
     }
     return reason_set(why, STATUS_BAD_MESSAGE, "message type %u is not one a client sends", type);
+}
+
+static enum session_verdict send_answer(const struct session *session,
+                                        const union side_message *answer, const int *fds,
+                                        uint32_t n_fds)
+{
+    switch (-side_send(session->fd, answer, fds, n_fds)) {
+    case 0:
+        return SESSION_KEEP;
+    case EPIPE:
+    case ECONNRESET:
+        return SESSION_GONE;
+    default:
+        return SESSION_DROP;
+    }
 }
 
 enum session_verdict session_side_refuse(struct session *session, uint64_t sequence,
@@ -393,7 +426,7 @@ enum session_verdict session_side_refuse(struct session *session, uint64_t seque
     side_init(&message, SIDE_REFUSED, sequence);
     message.refused.status = (uint32_t)why->status;
     memcpy(message.refused.text, why->text, sizeof(message.refused.text));
-    return side_send(session->fd, &message, NULL, 0) == 0 ? SESSION_KEEP : SESSION_DROP;
+    return send_answer(session, &message, NULL, 0);
 }
 
 enum session_verdict session_side_answer(struct core *core, struct session_table *table,
@@ -403,8 +436,7 @@ enum session_verdict session_side_answer(struct core *core, struct session_table
     struct reason why = REASON_NULL;
     int r = dispatch(&ask, &why);
     if (r == 0) {
-        return side_send(session->fd, &ask.answer, ask.fds, ask.n_fds) == 0 ? SESSION_KEEP
-                                                                            : SESSION_DROP;
+        return send_answer(session, &ask.answer, ask.fds, ask.n_fds);
     }
     if (r < 0) {
         (void)reason_errno(&why, r, "session %ju", (uintmax_t)session->id);

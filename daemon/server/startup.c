@@ -86,24 +86,23 @@ static int start_configured(struct startup *startup, struct reason *why)
 }
 
 /* 0 when the job is done and the next may start. Its log lines are the loader's. */
-static int judge(const struct msg_job *job, const char *item, struct reason *why)
+static int judge(const struct msg_job *job, struct reason *why)
 {
     if (strcmp(job->state, "done") == 0) {
         return 0;
     }
     if (strcmp(job->state, "failed") == 0 || strcmp(job->state, "cancelled") == 0) {
         int status = job->status != 0 ? job->status : STATUS_CANCELLED;
-        return reason_set(why, status, "model '%.*s': %.240s", (int)strcspn(item, "="), item,
-                          job->text);
+        return reason_set(why, status, "%s", job->text);
     }
     return -EAGAIN; /* an answer, not a fault */
 }
 
-static int poll_job(const struct startup *startup, const char *item, struct reason *why)
+static int poll_job(const struct startup *startup, struct reason *why)
 {
     struct msg_reply holder = {.body = MSG_BODY_JOB};
     int r = loader_status(startup->core->loader, startup->job_id, &holder.job, why);
-    r = r != 0 ? r : judge(&holder.job, item, why);
+    r = r != 0 ? r : judge(&holder.job, why);
     msg_reply_finish(&holder);
     return r;
 }
@@ -111,8 +110,7 @@ static int poll_job(const struct startup *startup, const char *item, struct reas
 static int poll_configured(struct startup *startup, struct reason *why)
 {
     int r = startup->job_id == 0 ? start_configured(startup, why) : 0;
-    return r != 0 ? r
-                  : poll_job(startup, startup->core->config->models.items[startup->i_model], why);
+    return r != 0 ? r : poll_job(startup, why);
 }
 
 /* What was kept and lost is loaded as far as it can be: nobody configured it, so it cannot be what
@@ -127,7 +125,7 @@ static int poll_lost(struct startup *startup)
         return 0;
     }
     int r = startup->job_id == 0 ? core_load(startup->core, wanted, &startup->job_id, &why) : 0;
-    r = r == 0 && is_load ? poll_job(startup, wanted->name, &why) : r;
+    r = r == 0 && is_load ? poll_job(startup, &why) : r;
     if (r > 0) {
         log_write(LOG_LEVEL_ERROR, "server", "%s", why.text);
         return 0;

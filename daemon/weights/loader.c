@@ -20,7 +20,7 @@ struct loader {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a job was queued or has ended, or the loader stops */
-    struct list jobs;       /* oldest first */
+    struct list jobs;       /* oldest first, then those that have ended, in that order */
     uint64_t last_id;
     bool is_stopping;
 
@@ -58,10 +58,16 @@ static void forget_oldest(struct loader *loader)
     }
 }
 
+/* A job that took long is no older news than those which came and ended meanwhile. At the very end
+ * the list stays as it is, for whoever goes through it. */
 static void end_job(struct loader *loader, struct job *job, enum job_state state)
 {
     job->state = state;
-    forget_oldest(loader);
+    if (!loader->is_stopping) {
+        list_remove(&job->link);
+        list_append(&loader->jobs, &job->link);
+        forget_oldest(loader);
+    }
     pthread_cond_broadcast(&loader->changed);
 }
 

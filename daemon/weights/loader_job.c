@@ -134,12 +134,14 @@ static int load_from(struct store *store, struct job *job, const struct origin *
     struct model *model;
     int r = model_load(job->request.name, origin->path, origin->device, &origin->shaping,
                        &job->progress, &job->warnings, &model, why);
-    if (r != 0) {
-        return r;
+    if (r == 0) {
+        r = hand_over(store, job, model, why);
+        if (r != 0) {
+            model_free(model);
+        }
     }
-    r = hand_over(store, job, model, why);
-    if (r != 0) {
-        model_free(model);
+    if (r > 0) {
+        reason_prefix(why, "model '%.100s'", job->request.name);
     }
     return r;
 }
@@ -242,6 +244,12 @@ static int run_bench(struct store *store, struct job *job, struct reason *why)
     return r;
 }
 
+/* Refusals to load say of which model they are. */
+static bool names_its_model(const struct job *job)
+{
+    return job->request.kind == LOADER_JOB_LOAD || job->request.kind == LOADER_JOB_RELOAD;
+}
+
 static void log_outcome(const struct job *job, const struct reason *why)
 {
     for (uint32_t i = 0; i < job->warnings.n; i++) {
@@ -252,10 +260,14 @@ static void log_outcome(const struct job *job, const struct reason *why)
         log_write(LOG_LEVEL_NOTICE, "loader", "%s: %s", kind_name(job->request.kind), job->report);
         return;
     }
+    char subject[MSG_NAME_BYTES + 4] = "";
+    if (!names_its_model(job)) {
+        (void)snprintf(subject, sizeof(subject), " '%s'", job->request.name);
+    }
     bool is_cancelled = why->status == STATUS_CANCELLED;
     log_event(is_cancelled ? LOG_EVENT_NONE : LOG_EVENT_JOB_FAILED,
-              is_cancelled ? LOG_LEVEL_NOTICE : LOG_LEVEL_ERROR, "loader", "%s '%s': %s",
-              kind_name(job->request.kind), job->request.name, why->text);
+              is_cancelled ? LOG_LEVEL_NOTICE : LOG_LEVEL_ERROR, "loader", "%s%s: %s",
+              kind_name(job->request.kind), subject, why->text);
 }
 
 struct reason job_run(struct store *store, struct job *job)

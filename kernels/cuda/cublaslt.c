@@ -13,6 +13,7 @@
 #define NAME_OF_MAJOR(major) "libcublasLt.so." #major
 #define NAME_OF(major)       NAME_OF_MAJOR(major)
 #define DEVICES_MAX          64
+#define ANY_ADDRESS          ((const void *)(uintptr_t)256) /* nobody follows it */
 
 /* X(name of the function) */
 #define FUNCTION_LIST(X)                                                                           \
@@ -21,6 +22,7 @@
     X(cublasLtMatmulAlgoCheck)                                                                     \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmulDescInit_internal)                                                             \
+    X(cublasLtMatmulDescSetAttribute)                                                              \
     X(cublasLtMatmulPreferenceInit_internal)                                                       \
     X(cublasLtMatmulPreferenceSetAttribute)                                                        \
     X(cublasLtMatrixLayoutInit_internal)
@@ -107,9 +109,35 @@ static bool init_matrix(cublasLtMatrixLayoutOpaque_t *matrix, cudaDataType_t typ
                                                      (int64_t)stride) == CUBLAS_STATUS_SUCCESS;
 }
 
-static bool describe(const struct cublaslt_gemm *gemm, struct description *description)
+static cudaDataType_t type_of(enum dtype dtype)
 {
-    cudaDataType_t type = gemm->dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+    return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+static bool set_attribute(struct description *description, cublasLtMatmulDescAttributes_t name,
+                          const void *value, size_t size_bytes)
+{
+    return library.cublasLtMatmulDescSetAttribute(&description->operation, name, value,
+                                                  size_bytes) == CUBLAS_STATUS_SUCCESS;
+}
+
+static bool describe_bias(const struct cublaslt_gemm *gemm, const void *bias,
+                          struct description *description)
+{
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cudaDataType_t type = type_of(gemm->bias_dtype);
+    return gemm->bias_dtype == DTYPE_NONE ||
+           (set_attribute(description, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                          sizeof(epilogue)) &&
+            set_attribute(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type)) &&
+            set_attribute(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
+}
+
+/* bias: where it is, or any such address where only the algorithm is asked for. */
+static bool describe(const struct cublaslt_gemm *gemm, const void *bias,
+                     struct description *description)
+{
+    cudaDataType_t type = type_of(gemm->dtype);
     _Atomic(cublasLtHandle_t) *handle = current_handle();
     description->handle = handle != NULL ? atomic_load(handle) : NULL;
     return description->handle != NULL &&
@@ -118,23 +146,36 @@ static bool describe(const struct cublaslt_gemm *gemm, struct description *descr
                CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
            init_matrix(&description->a, type, gemm->n, gemm->k, gemm->w_stride) &&
            init_matrix(&description->b, type, gemm->k, gemm->m, gemm->x_stride) &&
-           init_matrix(&description->d, CUDA_R_32F, gemm->n, gemm->m, gemm->y_stride);
+           init_matrix(&description->d, type_of(gemm->y_dtype), gemm->n, gemm->m, gemm->y_stride) &&
+           describe_bias(gemm, bias, description);
 }
 
 /* ---- algorithms ---- */
+
+static bool prefer(cublasLtMatmulPreferenceOpaque_t *preference,
+                   cublasLtMatmulPreferenceAttributes_t name, const void *value, size_t size_bytes)
+{
+    return library.cublasLtMatmulPreferenceSetAttribute(preference, name, value, size_bytes) ==
+           CUBLAS_STATUS_SUCCESS;
+}
 
 static bool set_preference(cublasLtMatmulPreferenceOpaque_t *preference)
 {
     const uint64_t workspace_bytes = CUBLASLT_WORKSPACE_BYTES;
     const uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE;
+    const uint32_t alignment = CUBLASLT_ALIGNMENT;
     return library.cublasLtMatmulPreferenceInit_internal(preference, sizeof(*preference)) ==
                CUBLAS_STATUS_SUCCESS &&
-           library.cublasLtMatmulPreferenceSetAttribute(
-               preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
-               sizeof(workspace_bytes)) == CUBLAS_STATUS_SUCCESS &&
-           library.cublasLtMatmulPreferenceSetAttribute(
-               preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split,
-               sizeof(no_split)) == CUBLAS_STATUS_SUCCESS;
+           prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+                  sizeof(workspace_bytes)) &&
+           prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split,
+                  sizeof(no_split)) &&
+           prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &alignment,
+                  sizeof(alignment)) &&
+           prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &alignment,
+                  sizeof(alignment)) &&
+           prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &alignment,
+                  sizeof(alignment));
 }
 
 uint32_t cublaslt_algorithms(const struct cublaslt_gemm *gemm, cublasLtMatmulAlgo_t *ret_algorithms,
@@ -144,7 +185,7 @@ uint32_t cublaslt_algorithms(const struct cublaslt_gemm *gemm, cublasLtMatmulAlg
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[16];
     int n = 0;
-    if (!describe(gemm, &at) || !set_preference(&preference) ||
+    if (!describe(gemm, ANY_ADDRESS, &at) || !set_preference(&preference) ||
         library.cublasLtMatmulAlgoGetHeuristic(
             at.handle, &at.operation, &at.a, &at.b, &at.d, &at.d, &preference,
             (int)num_min(n_max, ARRAY_LENGTH(results)), results, &n) != CUBLAS_STATUS_SUCCESS) {
@@ -163,7 +204,7 @@ bool cublaslt_can(const struct cublaslt_gemm *gemm, const cublasLtMatmulAlgo_t *
 {
     struct description at;
     cublasLtMatmulHeuristicResult_t result;
-    return describe(gemm, &at) &&
+    return describe(gemm, ANY_ADDRESS, &at) &&
            library.cublasLtMatmulAlgoCheck(at.handle, &at.operation, &at.a, &at.b, &at.d, &at.d,
                                            algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
            result.workspaceSize <= CUBLASLT_WORKSPACE_BYTES;
@@ -174,7 +215,7 @@ int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_poi
 {
     const float one = 1.0f, zero = 0.0f;
     struct description at;
-    if (!describe(gemm, &at)) {
+    if (!describe(gemm, pointers->bias, &at)) {
         return cudaErrorNotReady;
     }
     cublasStatus_t status =

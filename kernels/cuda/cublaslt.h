@@ -9,11 +9,15 @@
 #include "ipc/base/dtype.h"
 
 #define CUBLASLT_WORKSPACE_BYTES (32ull << 20) /* what the vendor recommends for Hopper */
+#define CUBLASLT_ALIGNMENT       16u           /* of x, y and their rows; the others have 256 */
 
-/* y (m, n) = x (m, k) W^T in f32, row-major, W stored k by n: all strides in elements. */
+/* y (m, n) = x (m, k) W^T + bias, summed in f32, row-major, W stored k by n: all strides in
+ * elements. */
 struct cublaslt_gemm {
     uint32_t m, n, k;
-    enum dtype dtype; /* of x and W: F16, BF16 */
+    enum dtype dtype;      /* of x and W: F16, BF16 */
+    enum dtype y_dtype;    /* F32, or that of x */
+    enum dtype bias_dtype; /* DTYPE_NONE, or that of y */
     uint64_t w_stride;
     uint64_t x_stride;
     uint64_t y_stride;
@@ -21,9 +25,10 @@ struct cublaslt_gemm {
 
 struct cublaslt_pointers {
     const void *w;
-    const void *x; /* all pointers are 16-byte aligned */
-    float *y;
-    void *workspace; /* CUBLASLT_WORKSPACE_BYTES */
+    const void *x;
+    void *y;
+    const void *bias; /* (n); unused with DTYPE_NONE */
+    void *workspace;  /* CUBLASLT_WORKSPACE_BYTES */
 };
 
 /* cublaslt_open() - the library, and a handle of the current device. Off the submit path; any

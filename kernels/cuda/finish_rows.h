@@ -7,14 +7,18 @@
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/rows.h"
 
-/* y[i][j] = sums[i][j] + bias[j], rounded once to y's type. */
+/* y[i][j] = sums[i][j] + bias[j], rounded once to y's type; a NaN is that of the GPU's own
+ * instructions, 0x7fff or 0x7fffffff. */
 struct finish_rows {
-    const float *sums; /* (m, n), stride elements apart */
+    const void *sums; /* (m, n), stride elements apart */
     uint64_t stride;
     const void *bias; /* (n) of bias_dtype; unused with DTYPE_NONE */
     uint32_t m, n;
+    enum dtype sums_dtype; /* F32, F16, BF16 */
     enum dtype bias_dtype;
     enum dtype y_dtype; /* F32, F16, BF16 */
+    void *first_y;      /* of rows y_stride_bytes apart; NULL: up to CUDA_ROWS_MAX, each at y[i] */
+    uint64_t y_stride_bytes;
     void *y[CUDA_ROWS_MAX];
 };
 

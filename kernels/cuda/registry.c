@@ -16,6 +16,7 @@ static const struct gk_kernel *const kernels[] = {
     &cuda_w4a8_strip_gemm,
     &cuda_fp8_gemm,
     &cuda_int8_gemm,
+    &cuda_plain_cublaslt_prefill,
     &cuda_plain_cublaslt,
     &cuda_any_gemm_simple,
 };

@@ -13,5 +13,6 @@ extern const struct gk_kernel cuda_w4a8_strip_wide;
 extern const struct gk_kernel cuda_w4a8_strip_gemm;
 extern const struct gk_kernel cuda_fp8_gemm;
 extern const struct gk_kernel cuda_int8_gemm;
+extern const struct gk_kernel cuda_plain_cublaslt_prefill;
 extern const struct gk_kernel cuda_plain_cublaslt;
 extern const struct gk_kernel cuda_any_gemm_simple;

@@ -2,7 +2,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,6 +18,7 @@
 #define N_PEERS        200u
 #define N_STAYING      50u /* the last to come */
 #define ANSWER_SECONDS 2
+#define OTHER_UID      65534u
 
 enum welcome { WELCOMED, REFUSED, HUNG_UP };
 
@@ -78,15 +81,15 @@ static void expect_service(struct life *life, gemmd_client_t *early, struct prod
     assert_true(product_run(product, early));
     assert_true(product_is_right(product));
     json_t *document = status_document_ask(&life->fixture, early);
-    assert_int_equal(fd_gauge(document, "limit"), N_FDS_MAX);
-    assert_in_range(fd_gauge(document, "used"), 8, N_FDS_MAX);
+    assert_int_equal(fd_gauge(document, "limit"), life->options.n_fds_max);
+    assert_in_range(fd_gauge(document, "used"), 8, life->options.n_fds_max);
     json_decref(document);
 }
 
 /* A daemon with few descriptors, and the client that came first. */
 static gemmd_client_t *start(struct life *life, struct product *product)
 {
-    life->options.n_fds_max = N_FDS_MAX;
+    life->options.n_fds_max = life->options.n_fds_max != 0 ? life->options.n_fds_max : N_FDS_MAX;
     fixture_start(&life->fixture, &life->options);
     gemmd_client_t *early = fixture_open(&life->fixture, GEMMD_PATH_RING);
     assert_true(product_init(product, early, "tiny", &life->model.weights[TEST_INT4], &life_shape));
@@ -189,12 +192,127 @@ static void test_crowd_at_the_control_socket(void **state)
     stop(life, early, &product);
 }
 
+/* With connections that are under no quota, accounts have room where the process has none: whoever
+ * shares memory then is refused, stays connected, and leaves the rest to the daemon. */
+static void test_buffers_where_a_crowd_is(void **state)
+{
+    struct life *life = *state;
+    int peers[N_PEERS];
+    gemmd_buffer_t *buffers[N_FDS_MAX];
+    uint32_t n = 0;
+    int r = GEMMD_OK;
+    struct product product;
+    gemmd_client_t *early = start(life, &product);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+    while (n < N_FDS_MAX && (r = gemmd_buffer_alloc_host(early, 0, 4096, &buffers[n])) == 0) {
+        n++;
+    }
+    assert_int_equal(r, GEMMD_QUOTA);
+    assert_non_null(strstr(gemmd_last_error(), "no descriptor is left for clients of the 64"));
+    expect_service(life, early, &product);
+    assert_int_equal(fixture_logged(&life->fixture, "is hung up"), 0);
+    while (n > 0) {
+        gemmd_buffer_free(buffers[--n]);
+    }
+    close_some(peers, 0, N_PEERS);
+    stop(life, early, &product);
+}
+
+/* ---- administrators ---- */
+
+/* Sockets that another user of this group reaches. */
+static void open_to_others(struct life *life)
+{
+    life->options.config = "socket_mode = 0660\n";
+    assert_int_equal(chmod(life->fixture.folder.path, 0711), 0);
+    assert_int_equal(chmod(life->fixture.socket_dir, 0750), 0);
+}
+
+/* What administrators do while clients hold all that there is for them, several times over. */
+static void expect_administration(struct life *life)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        gemmd_client_t *admin = fixture_open(&life->fixture, GEMMD_PATH_ZEROMQ);
+        gemmd_client_t *second = fixture_open(&life->fixture, GEMMD_PATH_ZEROMQ);
+        json_decref(status_document_ask(&life->fixture, admin));
+        json_decref(status_document_ask(&life->fixture, second));
+        gemmd_close(second);
+        gemmd_close(admin);
+    }
+}
+
+/* Another user's sessions, and as many connections to the control socket as go: an administrator
+ * gets in all the same. */
+static void test_administrators_get_in(void **state)
+{
+    struct life *life = *state;
+    int peers[2 * N_PEERS];
+    uint32_t n_refused = 0;
+    struct product product;
+    if (geteuid() != 0) {
+        skip(); /* without another user there is no crowd of others */
+    }
+    open_to_others(life);
+    gemmd_client_t *early = start(life, &product);
+    assert_int_equal(seteuid(OTHER_UID), 0);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] = wire_connect(&life->fixture);
+        n_refused += greet(life, peers[i]) != WELCOMED;
+    }
+    for (uint32_t i = N_PEERS; i < 2 * N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+    assert_int_equal(seteuid(0), 0);
+    assert_true(n_refused > 0);
+    expect_administration(life);
+    expect_service(life, early, &product);
+    close_some(peers, 0, 2 * N_PEERS);
+    stop(life, early, &product);
+}
+
+/* Nor does it keep out a third user, who is no administrator: of connections to the control socket
+ * one may have only so many. */
+static void test_other_users_get_in(void **state)
+{
+    struct life *life = *state;
+    int peers[N_PEERS];
+    struct product product;
+    if (geteuid() != 0) {
+        skip();
+    }
+    open_to_others(life);
+    life->options.n_fds_max = 2 * N_FDS_MAX; /* a quarter of which is for one user */
+    gemmd_client_t *early = start(life, &product);
+    assert_int_equal(seteuid(OTHER_UID), 0);
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+    assert_int_equal(seteuid(0), 0);
+    expect_service(life, early, &product); /* it has come round all of them */
+    assert_int_equal(seteuid(OTHER_UID - 1), 0);
+    gemmd_client_t *third = fixture_open(&life->fixture, GEMMD_PATH_ZEROMQ);
+    assert_true(life_serves_through(third, &life->model));
+    gemmd_close(third);
+    assert_int_equal(seteuid(0), 0);
+    close_some(peers, 0, N_PEERS);
+    stop(life, early, &product);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_crowd_of_sessions),
-        CASE(test_crowd_at_the_control_socket),
+        CASE(test_crowd_of_sessions),        CASE(test_crowd_at_the_control_socket),
+        CASE(test_buffers_where_a_crowd_is), CASE(test_administrators_get_in),
+        CASE(test_other_users_get_in),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,6 +29,7 @@ enum { DONE = 0, USAGE = 2, NO_DAEMON = 3, REFUSED = 4, FAILED = 5 };
 
 static struct fixture fixture;
 static struct test_model model;
+static bool is_without_output; /* ">&-" */
 
 static int set_up(void **state)
 {
@@ -63,6 +64,9 @@ static int gemmctl(const char *socket_dir, const char *const *words)
         int err = open(err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
         if (out < 0 || err < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0) {
             _exit(126);
+        }
+        if (is_without_output) {
+            (void)close(STDOUT_FILENO);
         }
         const char *path = getenv("GEMMCTL_PROGRAM"); /* carried to another machine */
         (void)execv(path != NULL ? path : GEMMCTL_PROGRAM, (char *const *)(uintptr_t)argv);
@@ -249,6 +253,9 @@ static void test_explanation_for_people(void **state)
 static void test_help_of_commands(void **state)
 {
     (void)state;
+    assert_int_equal(GEMMCTL("--help"), DONE); /* a line for each, none of them wrapped */
+    assert_int_equal(count(output(), "\n  load      load a checkpoint folder as NAME\n"), 1);
+    assert_int_equal(count(output(), "answers), else 4\n"), 1);
     assert_int_equal(GEMMCTL("load", "--help"), DONE);
     assert_int_equal(count(output(), "load NAME PATH [--device D]"), 1);
     assert_int_equal(count(output(), "\nSee gemmctl(1).\n"), 1);
@@ -441,6 +448,10 @@ static void test_failed(void **state)
     expect_refusal(GEMMCTL("models"), FAILED, "gemmctl: cannot write standard output: No space");
     expect_refusal(GEMMCTL("status", "--json"), FAILED, "cannot write standard output: No space");
     assert_int_equal(unlink(temp_path(&fixture.folder, "out")), 0);
+    is_without_output = true; /* more than stdio keeps until the end: it is in no other's place */
+    expect_refusal(GEMMCTL("status", "--json"), FAILED, "standard output: Bad file descriptor");
+    assert_int_equal(fixture_logged(&fixture, "is hung up"), 0);
+    is_without_output = false;
 }
 
 /* Last: a drained daemon still answers status, and takes no more work. */

@@ -120,10 +120,29 @@ static void test_full_backlog(void **state)
     gemmd_close(client);
 }
 
+/* A client that gave up meanwhile is no news: the log does not say that it does not read. */
+static void test_leaving_before_the_answer(void **state)
+{
+    (void)state;
+    struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    options.socket_dir = fixture.socket_dir;
+    options.timeout_msec = SHORT_MSEC;
+    gemmd_client_t *client = NULL;
+    assert_int_equal(kill(fixture.pid, SIGSTOP), 0);
+    int r = gemmd_open(&options, &client);
+    assert_int_equal(kill(fixture.pid, SIGCONT), 0);
+    assert_int_equal(r, GEMMD_TIMEOUT);
+    options.timeout_msec = TIMEOUT_MSEC;
+    assert_int_equal(gemmd_open(&options, &client), 0); /* behind the other */
+    gemmd_close(client);
+    assert_int_equal(fixture_logged(&fixture, "is hung up"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_submit_does_not_wait),
+        cmocka_unit_test(test_leaving_before_the_answer),
         cmocka_unit_test(test_full_backlog),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

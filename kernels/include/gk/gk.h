@@ -414,8 +414,8 @@ struct gk_kernel {
      * return at once; it allocates nothing, waits for nothing, and passes the row tables by value,
      * so that they may change as soon as it returns.
      * plan(): for a weight whose problem (at m = 1) it may serve, with that device current, before
-     * any launch of that weight: find out how to run weights of that shape. It may take a tenth of
-     * a second and allocate. What it cannot plan, can_implement() declines from then on; NULL:
+     * any launch of that weight: find out how to run weights of that shape. It may take some tenths
+     * of a second and allocate. What it cannot plan, can_implement() declines from then on; NULL:
      * there is nothing to plan. Any thread.
      * rows_ahead_max(): the most rows of a launch of that problem, whatever its m, that is told of
      * them by gk_launch.ahead; 0, or no such function: it takes none. With that device current. */

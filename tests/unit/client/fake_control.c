@@ -49,6 +49,9 @@ static void send_reply(struct fake_daemon *fake, const struct frame_route *route
     if (fake_has(fake, FAKE_WRONG_STATUS)) {
         reply->status = -5;
     }
+    if (fake_has(fake, FAKE_SAYS_GONE)) {
+        reply->status = STATUS_DISCONNECTED;
+    }
     if (fake_has(fake, FAKE_WRONG_BODY)) {
         uint64_t request_id = reply->request_id;
         msg_reply_finish(reply);

@@ -33,6 +33,7 @@ enum fake_quirk {
     FAKE_FOREIGN_RESULT = 1 << 16, /* before each result, one for a request nobody made */
     FAKE_NO_READING = 1 << 17,     /* leave in the lanes what is there, until this is cleared */
     FAKE_LATE_LANE = 1 << 18,      /* no answer to the opening of a lane until this is cleared */
+    FAKE_SAYS_GONE = 1 << 19,      /* answer every message that it is DISCONNECTED */
 };
 
 #define FAKE_SENTENCE "n 5 is not the weight's 4: it was reloaded with another shape"

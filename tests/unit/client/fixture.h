@@ -41,11 +41,7 @@ static inline struct gemmd_options fixture_options(const struct fixture *fixture
 /* fixture_set_timeout() - what the client was opened with, changed. */
 static inline void fixture_set_timeout(gemmd_client_t *client, uint32_t msec)
 {
-    const struct timeval limit = {.tv_sec = msec / 1000,
-                                  .tv_usec = (suseconds_t)(msec % 1000) * 1000};
     client->options.timeout_msec = msec;
-    assert_int_equal(setsockopt(client->session_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)),
-                     0);
 }
 
 /* fixture_open() - a client with buffers for 64 rows; x counts from 0. */

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -153,6 +154,37 @@ static void test_signals_are_no_hang_up(void **state)
     gemmd_close(client);
 }
 
+static volatile sig_atomic_t n_alarms;
+
+static void on_counted_alarm(int signal)
+{
+    (void)signal;
+    n_alarms++;
+}
+
+/* A profiler's signals come faster than the time limit is long, and make no wait longer. */
+static void test_signals_make_no_wait_longer(void **state)
+{
+    gemmd_client_t *client = NULL;
+    gemmd_buffer_t *buffer = NULL;
+    const suseconds_t usec = FIXTURE_SHORT_MSEC * 1000 / 5;
+    struct itimerval interval = {.it_interval = {.tv_usec = usec}, .it_value = {.tv_usec = usec}};
+    struct itimerval off = {.it_value = {0}};
+    struct sigaction action = {.sa_handler = on_counted_alarm, .sa_flags = SA_RESTART};
+    assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
+    fixture_set_timeout(client, FIXTURE_SHORT_MSEC);
+    fake_set(*state, FAKE_LATE_ANSWER);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
+    uint64_t begin = fixture_now_msec();
+    assert_int_equal(gemmd_buffer_alloc(client, 0, 100, &buffer), GEMMD_TIMEOUT);
+    uint64_t waited = fixture_now_msec() - begin;
+    assert_int_equal(setitimer(ITIMER_REAL, &off, NULL), 0);
+    assert_true(n_alarms > 0 && waited >= FIXTURE_SHORT_MSEC);
+    fake_set(*state, 0);
+    gemmd_close(client);
+}
+
 static void test_import(void **state)
 {
     gemmd_client_t *client = NULL;
@@ -169,6 +201,30 @@ static void test_import(void **state)
     gemmd_buffer_free(buffer);
     assert_int_equal(gemmd_buffer_import_fd(client, 0, -1, 8192, &buffer), GEMMD_INVALID_ARGUMENT);
     assert_int_equal(close(fd), 0);
+    gemmd_close(client);
+}
+
+/* The buffer is there, and its fd cannot be taken: the daemon is not left with it. */
+static void test_no_number_for_a_buffer(void **state)
+{
+    gemmd_client_t *client = NULL;
+    gemmd_buffer_t *buffer = NULL;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
+    struct rlimit limit;
+    assert_int_equal(open_with(*state, 0, &client), GEMMD_OK);
+    assert_int_equal(gemmd_find_weight(client, "m/w", &weight), GEMMD_OK); /* all is connected */
+    int next = dup(STDIN_FILENO);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit low = {.rlim_cur = (rlim_t)next + 1, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0); /* the fake daemon's takes the last */
+    int r = gemmd_buffer_alloc(client, 0, 100, &buffer);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(r, GEMMD_INTERNAL);
+    assert_says("Too many open files");
+    assert_int_equal(gemmd_buffer_alloc(client, 0, 100, &buffer), GEMMD_OK);
+    assert_int_equal(buffer->id.number, 1); /* the number of the other, which was let go of */
+    gemmd_buffer_free(buffer);
     gemmd_close(client);
 }
 
@@ -191,7 +247,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_buffer_misbehaviour, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late_answer_is_skipped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_signals_are_no_hang_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_signals_make_no_wait_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_import, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_no_number_for_a_buffer, set_up, tear_down),
         cmocka_unit_test(test_null_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,6 +144,18 @@ static void test_nonsense_replies(void **state)
     assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_OK);
 }
 
+/* It is there: looking for the next one would find it at once, for ever. */
+static void test_a_daemon_that_says_it_is_gone(void **state)
+{
+    struct fixture *fixture = *state;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
+    fixture->client->options.reconnect_msec = FIXTURE_PATIENCE_MSEC;
+    fake_set(fixture->fake, FAKE_SAYS_GONE);
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_BAD_MESSAGE);
+    assert_says("DISCONNECTED, which is not its to say");
+    fake_set(fixture->fake, 0);
+}
+
 static void test_dead_daemon_is_noticed(void **state)
 {
     struct fixture *fixture = *state;
@@ -157,6 +169,7 @@ static void test_dead_daemon_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_daemon_that_says_it_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_find_and_list, set_up, tear_down),
         cmocka_unit_test(test_filled_structs_of_older_programs),
         cmocka_unit_test_setup_teardown(test_weights_of_other_versions, set_up, tear_down),

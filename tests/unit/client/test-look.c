@@ -44,6 +44,10 @@ static void test_rates(void **state)
     stats_set(&worker->n_launches, 50);
     stats_set(&worker->n_shared_launches, 10);
     stats_set(&worker->launch_rows, 400);
+    stats_set(&worker->n_fired, 40);
+    stats_set(&before->n_disarmed[1], 7);
+    stats_set(&worker->n_disarmed[1], 9);
+    stats_set(&worker->n_disarmed[STATS_DISARMS - 1], 3);
     stats_set(&worker->busy_nsec, SECOND / 4);
     stats_set(&worker->launches_by_rows[3], 50);
     struct look_rates rates;
@@ -51,7 +55,7 @@ static void test_rates(void **state)
     look_rates(&now, &then, 0, &rates);
     assert_true(rates.seconds == 2 && rates.requests == 125 && rates.bad == 3.5);
     assert_true(rates.launches == 25 && rates.shared == 0.2 && rates.rows_a_launch == 8);
-    assert_true(rates.busy == 0.125);
+    assert_true(rates.busy == 0.125 && rates.ahead == 0.8 && rates.vain == 0.1);
     assert_int_equal(rates.launches_by_rows[3], 50);
     assert_true(rates.queue_p50 < 0 && rates.stall_p99 < 0);
 }
@@ -116,6 +120,13 @@ static void test_a_dead_process(void **state)
     }
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     now.page.pid = (uint64_t)pid;
+    check_health(0, "process ");
+    now.listener = LOOK_LISTENER_THERE; /* the number is that of another container */
+    check_health(0, "");
+    now.page.pid = (uint64_t)getpid(); /* one that nobody has reaped, say */
+    now.listener = LOOK_LISTENER_NONE;
+    check_health(0, ""); /* it may be starting */
+    stats_set(&now.page.main.phase, 1);
     check_health(0, "process ");
 }
 

@@ -26,6 +26,23 @@ static void test_tickets_come_and_go(void **state)
     queue_finish(&queue);
 }
 
+/* Serial numbers begin anew after some months, and 0 is never a ticket. */
+static void test_serial_numbers_begin_anew(void **state)
+{
+    (void)state;
+    struct queue queue;
+    queue_init(&queue);
+    pthread_mutex_lock(&queue.lock);
+    assert_int_equal(queue_open(&queue, NULL, 2, 0), 0);
+    queue.n_serial = (UINT64_C(1) << 40) - 1;
+    struct ticket *ticket = queue_take(&queue);
+    assert_int_not_equal(ticket->id, 0);
+    assert_ptr_equal(queue_find(&queue, ticket->id), ticket);
+    queue_give(&queue, ticket);
+    pthread_mutex_unlock(&queue.lock);
+    queue_finish(&queue);
+}
+
 static void test_results_find_their_ticket_once(void **state)
 {
     (void)state;
@@ -85,12 +102,16 @@ static void test_daemon_statuses_are_judged(void **state)
     assert_string_equal(gemmd_last_error(), gemmd_status_text(GEMMD_BUSY));
     assert_int_equal(client_fail_wire(0, "fine"), GEMMD_BAD_MESSAGE);
     assert_int_equal(client_fail_wire(0x80000000u, ""), GEMMD_BAD_MESSAGE);
+    assert_int_equal(client_fail_wire(STATUS_DISCONNECTED, "I am gone"), GEMMD_BAD_MESSAGE);
+    assert_int_equal(client_fail_result(STATUS_DISCONNECTED, "it is gone"), GEMMD_DISCONNECTED);
+    assert_int_equal(client_fail_result(0x80000000u, ""), GEMMD_BAD_MESSAGE);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tickets_come_and_go),
+        cmocka_unit_test(test_serial_numbers_begin_anew),
         cmocka_unit_test(test_results_find_their_ticket_once),
         cmocka_unit_test(test_failing_all_spares_what_is_done),
         cmocka_unit_test(test_statuses),

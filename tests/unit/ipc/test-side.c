@@ -2,13 +2,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "ipc/base/num.h"
 #include "ipc/side.h"
 #include "t.h"
 
@@ -154,6 +159,34 @@ static void test_malformed_packets_are_refused(void **state)
     check_refused(&bad, n, 0, "without an end");
 }
 
+/* No numbers are free for them: the message is there all the same, and no fd stays. */
+static void test_fds_that_cannot_be_taken(void **state)
+{
+    (void)state;
+    int fds[2];
+    union side_message message;
+    struct side_packet packet = {0};
+    struct rlimit limit;
+    int n_before = count_fds();
+    make_pair(fds);
+    int next = dup(fds[0]);
+    close(next);
+    side_init(&message, SIDE_BUFFER, 3);
+    assert_int_equal(side_send(fds[0], &message, fds, 2), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit low = {.rlim_cur = (rlim_t)next + 1, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    int r = side_receive(fds[1], &packet, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(r, 1);
+    assert_true(packet.has_lost_fds);
+    assert_int_equal(packet.n_fds, 0);
+    assert_int_equal(packet.message.header.sequence, 3);
+    close(fds[0]);
+    close(fds[1]);
+    assert_int_equal(count_fds(), n_before);
+}
+
 static void test_hang_up(void **state)
 {
     (void)state;
@@ -296,6 +329,44 @@ static void test_accept_and_peer(void **state)
     unlink(path);
 }
 
+static volatile sig_atomic_t n_alarms;
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+    n_alarms++;
+}
+
+/* A listener that accepts nobody, and signals that come faster than the time limit is long. */
+static void test_signals_make_no_connecting_longer(void **state)
+{
+    (void)state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct itimerval interval = {.it_interval = {.tv_usec = 20000}, .it_value = {.tv_usec = 20000}};
+    struct itimerval off = {.it_value = {0}};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    int fds[8];
+    uint32_t n = 0;
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/full", folder);
+    int listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listen_fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(listen_fd, 0), 0);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &interval, NULL), 0);
+    while (n < ARRAY_LENGTH(fds) && (fds[n] = side_connect(address.sun_path, 100)) >= 0) {
+        n++;
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &off, NULL), 0);
+    assert_in_range(n, 1, ARRAY_LENGTH(fds) - 1);
+    assert_int_equal(fds[n], -EAGAIN);
+    assert_true(n_alarms > 1);
+    while (n > 0) {
+        close(fds[--n]);
+    }
+    close(listen_fd);
+    unlink(address.sun_path);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -314,12 +385,14 @@ int main(void)
         cmocka_unit_test(test_message_and_fds_arrive),
         cmocka_unit_test(test_every_type_has_its_size),
         cmocka_unit_test(test_malformed_packets_are_refused),
+        cmocka_unit_test(test_fds_that_cannot_be_taken),
         cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_a_peer_that_does_not_read_does_not_block),
         cmocka_unit_test(test_path_length),
         cmocka_unit_test(test_mode_whatever_the_umask),
         cmocka_unit_test(test_what_is_no_socket_stays),
         cmocka_unit_test(test_accept_and_peer),
+        cmocka_unit_test(test_signals_make_no_connecting_longer),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

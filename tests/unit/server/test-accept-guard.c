@@ -2,6 +2,7 @@
  * and a ZeroMQ listener lives through it (T43). */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -132,7 +133,7 @@ static void test_headroom_is_kept(void **state)
     assert_int_equal(saved, ECONNABORTED);
     expect_hang_up(client);
     client = dial();
-    hog(ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED + 1);
+    hog(ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED + LIMIT / 8 + 1);
     fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
     unhog();
     assert_true(fd >= 0);
@@ -155,6 +156,47 @@ static void test_favoured_listener(void **state)
         (void)close(client);
     }
     accept_guard_favour(-1);
+}
+
+/* What clients have the daemon hold besides connections leaves the same ones free. */
+static void test_kept_descriptors(void **state)
+{
+    (void)state;
+    const int n_kept = ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED + LIMIT / 8;
+    assert_false(accept_guard_is_kept(LIMIT - 1 - n_kept));
+    assert_true(accept_guard_is_kept(LIMIT - n_kept));
+    assert_true(accept_guard_is_kept(LIMIT - 1));
+}
+
+static bool is_accepted(int n_free)
+{
+    int client = dial();
+    hog(n_free);
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    unhog();
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    (void)close(client);
+    return fd >= 0;
+}
+
+/* An administrator gets what clients do not, down to what is the status socket's. */
+static void test_administrators(void **state)
+{
+    (void)state;
+    const uid_t uids[] = {getuid() + 1, getuid()};
+    const int n_others = ACCEPT_GUARD_HEADROOM + ACCEPT_GUARD_FAVOURED;
+    accept_guard_set_admins(uids, 1);
+    assert_false(is_accepted(n_others + LIMIT / 8));
+    accept_guard_set_admins(uids, 2);
+    assert_true(is_accepted(n_others + LIMIT / 8));
+    assert_true(is_accepted(n_others + 1));
+    assert_false(is_accepted(n_others));
+    accept_guard_favour(listen_fd);
+    assert_true(is_accepted(n_others));
+    accept_guard_favour(-1);
+    accept_guard_set_admins(uids, 0);
 }
 
 /* Without the guard this aborts the process inside libzmq. */
@@ -201,7 +243,8 @@ int main(void)
         cmocka_unit_test(test_program_exports_its_own), cmocka_unit_test(test_plenty_is_plain),
         cmocka_unit_test(test_none_left_sheds),         cmocka_unit_test(test_headroom_is_kept),
         cmocka_unit_test(test_zeromq_survives),         cmocka_unit_test(test_gauges),
-        cmocka_unit_test(test_favoured_listener),
+        cmocka_unit_test(test_favoured_listener),       cmocka_unit_test(test_administrators),
+        cmocka_unit_test(test_kept_descriptors),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -16,6 +16,7 @@
 #include "daemon/device/device.h"
 #include "daemon/engine/sched.h"
 #include "daemon/server/config.h"
+#include "tests/harness/safetensors_writer.h"
 #include "tests/unit/server/option_pages.h"
 
 #define MAN_BEGIN ".\\\" options begin\n"
@@ -51,7 +52,7 @@ static void test_file_is_read(void **state)
     struct config config = {0};
     struct reason why;
     int r = parse(&config,
-                  "# comment\n\n  rows_max=12\t\n batching = natural\nmodels = a=/x y\n"
+                  "\xef\xbb\xbf# comment\n\n  rows_max=12\t\n batching = natural\nmodels = a=/x y\n"
                   "models = b=/z#1\r\nbuffer_bytes_max = 3M\nsocket_mode = 0660\n"
                   "log = worker:debug, info",
                   &why);
@@ -76,16 +77,16 @@ static void test_faults_name_file_line_and_fault(void **state)
     } cases[] = {
         {"rows_max = 0", "f.conf:1: rows_max: '0' is not between 1 and 1048576"},
         {"\nrows_max = 1048577", "f.conf:2: rows_max: '1048577' is not between 1 and 1048576"},
-        {"rows_max = 12x",
-         "f.conf:1: rows_max: '12x' is not a value of type number between 1 and 1048576"},
-        {"rows_max = -1", "f.conf:1: rows_max: '-1' is not a value of type number"},
-        {"rows_max =", "f.conf:1: rows_max: '' is not a value of type number"},
+        {"rows_max = 12x", "f.conf:1: rows_max: '12x' is not a number between 1 and 1048576"},
+        {"rows_max = -1", "f.conf:1: rows_max: '-1' is not a number"},
+        {"rows_max =", "f.conf:1: rows_max: '' is not a number"},
         {"rows_max = 99999999999999999999", "f.conf:1: rows_max: '99999999999999999999' is"},
         {"buffer_bytes_max = 18446744073709551615K", "f.conf:1: buffer_bytes_max: '184467"},
-        {"buffer_bytes_max = 1Q", "f.conf:1: buffer_bytes_max: '1Q' is not a value of type size"},
+        {"buffer_bytes_max = 1Q", "f.conf:1: buffer_bytes_max: '1Q' is not a size (bytes, or with "
+                                  "K, M, G or T) between 4096"},
         {"socket_mode = 0777", "f.conf:1: socket_mode: '0777' is not between 0600 and 0660"},
         {"socket_mode = 0800",
-         "f.conf:1: socket_mode: '0800' is not a value of type octal between 0600 and 0660"},
+         "f.conf:1: socket_mode: '0800' is not an octal number between 0600 and 0660"},
         {"batching = maybe", "f.conf:1: batching: 'maybe' is not one of off|natural|rendezvous"},
         {"socket_dir = run", "f.conf:1: socket_dir: run is not an absolute path"},
         {"socket_dir = \"/run\"", "f.conf:1: socket_dir: \"/run\" is in quotes, which would"},
@@ -236,6 +237,39 @@ static void test_folder_without_a_checkpoint(void **state)
     config_finish(&config);
 }
 
+static void expect_warning(const struct config *config, uint32_t i_model, const char *sentence)
+{
+    struct reason why = REASON_NULL;
+    assert_true(config_check_checkpoint(config, i_model, &why) > 0);
+    if (strstr(why.text, sentence) == NULL) {
+        fail_msg("'%s' does not say '%s'", why.text, sentence);
+    }
+}
+
+/* What headers and settings alone show: the load would say the same. */
+static void test_damaged_checkpoint(void **state)
+{
+    (void)state;
+    struct config config = {0};
+    struct reason why;
+    struct temp_folder folder;
+    char text[1024];
+    temp_folder_init(&folder);
+    write_safetensors(temp_path(&folder, "model.safetensors"),
+                      "{\"a.weight\":{\"dtype\":\"F32\",\"shape\":[8,8],\"data_offsets\":[0,256]}}",
+                      256);
+    (void)snprintf(text, sizeof(text),
+                   "models = a=%s\nmodels = b=%s\nmodel_options = b: fuse=q=x,y", folder.path,
+                   folder.path);
+    assert_int_equal(parse(&config, text, &why), 0);
+    assert_int_equal(config_check_checkpoint(&config, 0, &why), 0);
+    expect_warning(&config, 1, "f.conf:2: models: 'b=");
+    write_text(temp_path(&folder, "config.json"), "{");
+    expect_warning(&config, 0, "config.json is not valid JSON");
+    config_finish(&config);
+    temp_folder_finish(&folder);
+}
+
 static void test_gpus_need_their_back_end(void **state)
 {
     (void)state;
@@ -276,6 +310,9 @@ static void test_administrators(void **state)
     assert_false(config_is_admin(&config, 54321));
     assert_int_equal(config_set(&config, "admin_uids", "54321", NULL), 0);
     assert_true(config_is_admin(&config, 54321));
+    uid_t uids[CONFIG_ADMINS_MAX + 2];
+    assert_int_equal(config_admin_uids(&config, uids), 3);
+    assert_int_equal(uids[2], 54321);
     config_finish(&config);
 }
 
@@ -288,6 +325,8 @@ static void test_unreadable_files_are_named(void **state)
     assert_int_equal(config_load(&config, "/nonexistent/g.conf", &why), STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(why.text, "/nonexistent/g.conf: No such file"));
     assert_int_equal(config_load(&config, "/dev/zero", &why), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(config_load(&config, "", &why), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(why.text, "a file without a name: No such file or directory");
     config_finish(&config);
 }
 
@@ -397,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_rules_between_options),
         cmocka_unit_test(test_nothing_is_there_twice),
         cmocka_unit_test(test_folder_without_a_checkpoint),
+        cmocka_unit_test(test_damaged_checkpoint),
         cmocka_unit_test(test_gpus_need_their_back_end),
         cmocka_unit_test(test_lists_are_bounded_and_cleared),
         cmocka_unit_test(test_administrators),

@@ -208,6 +208,24 @@ static void await_first_bytes(uint64_t job_id)
 }
 
 /* In the middle of one huge tensor. */
+/* What ends while a long job runs does not make its end forgotten: somebody waits for that. */
+static void test_the_end_of_a_long_job_is_remembered(void **state)
+{
+    (void)state;
+    write_plain(1);
+    assert_int_equal(run(LOADER_JOB_LOAD, "m"), 0);
+    write_sparse();
+    uint64_t running = start(LOADER_JOB_LOAD, "running");
+    uint64_t waiting = start(LOADER_JOB_LOAD, "waiting");
+    for (uint32_t i = 0; i < LOADER_ENDED_MAX; i++) {
+        start(LOADER_JOB_LOAD, "m"); /* is served already */
+    }
+    assert_int_equal(loader_cancel(f.loader, waiting, &f.why), 0);
+    expect_job(waiting, "cancelled", STATUS_CANCELLED, "cancelled");
+    assert_int_equal(loader_cancel(f.loader, running, &f.why), 0);
+    assert_int_equal(loader_wait(f.loader, running, &f.why), STATUS_CANCELLED);
+}
+
 static void test_cancel_while_reading(void **state)
 {
     (void)state;
@@ -307,6 +325,7 @@ int main(void)
         CASE(test_device_full),
         CASE(test_queue_is_bounded),
         CASE(test_ended_jobs_are_forgotten),
+        CASE(test_the_end_of_a_long_job_is_remembered),
         CASE(test_cancel_while_reading),
         CASE(test_free_while_reading),
         CASE(test_reload_swaps),

@@ -1,0 +1,179 @@
+/* test-plain-trial.c - which of a library's algorithms are taken: only such as give a row the bits
+ * of the first good one at every m, and of those the fastest, range by range. */
+#include <cuda_runtime_api.h>
+
+#include "cmocka_all.h"
+#include "ipc/base/half.h"
+#include "ipc/base/num.h"
+#include "kernels/cuda/plain_trial.h"
+#include "tests/unit/kernels/fake_cublaslt.h"
+
+#define M 256u
+#define N 64u
+#define K 16u
+
+static uint16_t w[K * N];
+
+static int fill_w(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < K * N; i++) {
+        w[i] = bf16_from_f32(0.37f + 0.011f * (float)(i % 61));
+    }
+    return 0;
+}
+
+static struct cublaslt_gemm gemm_of(enum dtype y_dtype)
+{
+    return (struct cublaslt_gemm){.m = M,
+                                  .n = N,
+                                  .k = K,
+                                  .dtype = DTYPE_BF16,
+                                  .y_dtype = y_dtype,
+                                  .bias_dtype = y_dtype == DTYPE_F32 ? DTYPE_NONE : DTYPE_BF16,
+                                  .w_stride = N,
+                                  .x_stride = K,
+                                  .y_stride = N};
+}
+
+static void try_all(const struct fake_algorithm *algorithms, uint32_t n,
+                    struct plain_plan *ret_plan, const char **ret_text)
+{
+    const struct cublaslt_gemm sums = gemm_of(DTYPE_F32), rounded = gemm_of(DTYPE_BF16);
+    fake_algorithms = algorithms;
+    fake_n_algorithms = n;
+    assert_int_equal(plain_trial(&sums, &rounded, w, ret_plan, ret_text), cudaSuccess);
+    assert_int_equal(fake_n_held, 0);
+}
+
+#define assert_chosen(choice, m, index)                                                            \
+    assert_int_equal(fake_index_of(plain_algorithm((choice), (m))), (index))
+
+static void assert_all_chosen(const struct plain_plan *plan, uint32_t index)
+{
+    for (uint32_t m = 1; m <= M; m++) {
+        assert_chosen(&plan->sums, m, index);
+        assert_chosen(&plan->rounded, m, index);
+    }
+}
+
+/* The first says what the bits are; a faster one that has others of its own is no choice. */
+static void test_time_decides_no_bit(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_A, .msec = 2},
+                                                       {.order = FAKE_ORDER_B, .msec = 1},
+                                                       {.order = FAKE_ORDER_A, .msec = 1.5f}};
+    struct plain_plan plan;
+    const char *text;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    assert_null(text);
+    assert_all_chosen(&plan, 2);
+}
+
+static void test_bits_that_change_with_m(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_BY_M, .msec = 1},
+                                                       {.order = FAKE_ORDER_B, .msec = 3},
+                                                       {.order = FAKE_ORDER_A, .msec = 2}};
+    struct plain_plan plan;
+    const char *text;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    assert_null(text);
+    assert_all_chosen(&plan, 1);
+    try_all(algorithms, 1, &plan, &text);
+    assert_non_null(text);
+    assert_int_equal(plan.sums.rows_max, 0);
+    try_all(algorithms, 0, &plan, &text);
+    assert_non_null(text);
+}
+
+static void test_the_fastest_of_each_range(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {
+        {.order = FAKE_ORDER_A, .msec = 2},
+        {.order = FAKE_ORDER_A, .msec = 1, .few_rows = 96, .many_msec = 4},
+        {.order = FAKE_ORDER_A, .msec = 5, .few_rows = 192, .many_msec = 1.5f}};
+    struct plain_plan plan;
+    const char *text;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    for (uint32_t m = 1; m <= M; m++) {
+        uint32_t index = m <= 96 ? 1 : m <= 192 ? 0 : 2;
+        assert_chosen(&plan.sums, m, index);
+        assert_chosen(&plan.rounded, m, index);
+    }
+}
+
+/* What the library names for many rows only is tried for fewer as well. */
+static void test_a_range_that_has_none_of_its_own(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {
+        {.order = FAKE_ORDER_B, .msec = 1, .ranked_max = 64}, {.order = FAKE_ORDER_A, .msec = 2}};
+    struct plain_plan plan;
+    const char *text;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    assert_null(text);
+    assert_all_chosen(&plan, 1);
+}
+
+/* One that declines a single m, or rows with gaps, is not taken where these may come. */
+static void test_what_cannot_all(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {
+        {.order = FAKE_ORDER_A, .msec = 3},
+        {.order = FAKE_ORDER_A, .msec = 1, .is_dense_only = true},
+        {.order = FAKE_ORDER_A, .msec = 2, .refused_m = 150}};
+    struct plain_plan plan;
+    const char *text;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    for (uint32_t m = 1; m <= M; m++) {
+        assert_chosen(&plan.rounded, m, m > 128 && m <= 192 ? 0 : 2);
+    }
+}
+
+/* What the library finishes has to be what finished sums are. */
+static void test_rounding_of_its_own(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {
+        {.order = FAKE_ORDER_A, .msec = 1, .truncates = true}, {.order = FAKE_ORDER_A, .msec = 2}};
+    struct plain_plan plan;
+    const char *text;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    assert_chosen(&plan.sums, M, 0);
+    assert_chosen(&plan.rounded, M, 1);
+    try_all(algorithms, 1, &plan, &text);
+    assert_null(text);
+    assert_int_equal(plan.sums.rows_max, M);
+    assert_int_equal(plan.rounded.rows_max, 0);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    const struct cublaslt_gemm sums = gemm_of(DTYPE_F32), rounded = gemm_of(DTYPE_BF16);
+    struct plain_plan plan;
+    const char *text;
+    fake_has_no_memory = true;
+    assert_int_equal(plain_trial(&sums, &rounded, w, &plan, &text), cudaErrorMemoryAllocation);
+    fake_has_no_memory = false;
+    assert_int_equal(fake_n_held, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_time_decides_no_bit),
+        cmocka_unit_test(test_bits_that_change_with_m),
+        cmocka_unit_test(test_the_fastest_of_each_range),
+        cmocka_unit_test(test_a_range_that_has_none_of_its_own),
+        cmocka_unit_test(test_what_cannot_all),
+        cmocka_unit_test(test_rounding_of_its_own),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, fill_w, NULL);
+}
