@@ -5,10 +5,10 @@
  * spreads them over the banks. Pairs of f32 are whole sectors as they are.
  *
  * It is run once a tile, and most of its time would go into fetching instructions: straight code
- * for all 128 sums of a thread, a fifth of its own size away from the loop before it, took a tenth
- * of a launch on an H200. So there is code for one part only, which goes round while the sums move
- * on through the registers, and what is rare (column scales, rows askew, columns that are not all
- * there) goes element by element, from sums in shared memory. */
+ * for all 128 sums of a thread took a tenth of a launch on an H200. So there is code for one part
+ * of each type only, which goes round while the sums move on through the registers, and what is
+ * rare (column scales, rows askew, columns that are not all there) goes element by element, from
+ * sums in shared memory. */
 #pragma once
 
 #include "kernels/cuda/w8a8_prefill_multiply.cuh"
@@ -247,29 +247,19 @@ __device__ __forceinline__ bool is_usual(const w8a8_gemm_args &args, const y_par
 }
 
 template <w8a8_kind kind, typename y_type>
-__device__ __forceinline__ void store_narrow(const w8a8_gemm_args &args, const consumer &at,
-                                             const y_part &part, const row_numbers &rows,
-                                             const sum_of_kind<kind> *sums)
-{
-    stage_part<kind, y_type>(args, at, part, rows, sums);
-    __syncwarp();
-    store_staged(args, at, part);
-    __syncwarp();
-}
-
-template <w8a8_kind kind>
 __device__ __forceinline__ void store_part(const w8a8_gemm_args &args, const consumer &at,
                                            const y_part &part, const row_numbers &rows,
                                            const sum_of_kind<kind> *sums)
 {
     if (!is_usual(args, part)) {
         store_each<kind>(args, at, part, sums);
-    } else if (args.y_dtype == DTYPE_BF16) {
-        store_narrow<kind, __nv_bfloat16>(args, at, part, rows, sums);
-    } else if (args.y_dtype == DTYPE_F16) {
-        store_narrow<kind, __half>(args, at, part, rows, sums);
-    } else {
+    } else if constexpr (sizeof(y_type) == 4) {
         store_floats<kind>(args, at, part, rows, sums);
+    } else {
+        stage_part<kind, y_type>(args, at, part, rows, sums);
+        __syncwarp();
+        store_staged(args, at, part);
+        __syncwarp();
     }
 }
 
@@ -284,19 +274,33 @@ template <w8a8_kind kind> __device__ __forceinline__ void next_part(fragment<kin
     }
 }
 
+template <w8a8_kind kind, typename y_type>
+__device__ __forceinline__ void store_as(const w8a8_gemm_args &args, const consumer &at,
+                                         const tile &tile, const row_numbers &rows,
+                                         fragment<kind> &total)
+{
+    y_part part = {tile.first_m + own_warp() * 16, tile.first_n, 0};
+#pragma unroll 1
+    while (part.i_column < tile.n_columns) {
+        store_part<kind, y_type>(args, at, part, rows, total.sums);
+        next_part<kind>(total);
+        part.first_n += part_n;
+        part.i_column += part_n;
+    }
+}
+
 /* total is no more than room behind it. */
 template <w8a8_kind kind>
 __device__ __forceinline__ void store_tile(const w8a8_gemm_args &args, const consumer &at,
                                            const tile &tile, const row_numbers &rows,
                                            fragment<kind> &total)
 {
-    y_part part = {tile.first_m + own_warp() * 16, tile.first_n, 0};
-#pragma unroll 1
-    while (part.i_column < tile.n_columns) {
-        store_part<kind>(args, at, part, rows, total.sums);
-        next_part<kind>(total);
-        part.first_n += part_n;
-        part.i_column += part_n;
+    if (args.y_dtype == DTYPE_BF16) {
+        store_as<kind, __nv_bfloat16>(args, at, tile, rows, total);
+    } else if (args.y_dtype == DTYPE_F16) {
+        store_as<kind, __half>(args, at, tile, rows, total);
+    } else {
+        store_as<kind, float>(args, at, tile, rows, total);
     }
 }
 
