@@ -33,12 +33,13 @@ static void print_head(const struct look *now, const char *health, FILE *out)
                   now->page.daemon_version, (uintmax_t)now->page.pid, phases[phase],
                   time_text(look_since(now, now->page.start_nsec), up),
                   time_text(look_since(now, stats_read(&daemon->turn_nsec)), turned));
-    (void)fprintf(out, "clients %ju with %ju buffers, %s; resident: %ju models, %ju weights, %s\n",
-                  (uintmax_t)stats_read(&daemon->n_sessions),
-                  (uintmax_t)stats_read(&daemon->n_buffers),
-                  tool_bytes(stats_read(&daemon->buffer_bytes), buffers),
-                  (uintmax_t)stats_read(&store->n_models), (uintmax_t)stats_read(&store->n_weights),
-                  tool_bytes(stats_read(&store->packed_bytes), packed));
+    (void)fprintf(
+        out, "clients %ju with %ju buffers, %s; resident: %ju model%s, %ju weights, %s\n",
+        (uintmax_t)stats_read(&daemon->n_sessions), (uintmax_t)stats_read(&daemon->n_buffers),
+        tool_bytes(stats_read(&daemon->buffer_bytes), buffers),
+        (uintmax_t)stats_read(&store->n_models), tool_plural(stats_read(&store->n_models)),
+        (uintmax_t)stats_read(&store->n_weights),
+        tool_bytes(stats_read(&store->packed_bytes), packed));
     if (health[0] != '\0') {
         (void)fprintf(out, "WARNING %s\n", health);
     }

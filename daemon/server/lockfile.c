@@ -71,7 +71,16 @@ static void warn_of_dir(int dir_fd, const char *dir, mode_t socket_mode)
 {
     struct stat stat;
     bool is_for_group = (socket_mode & S_IRWXG) != 0;
-    if (is_for_group && fstat(dir_fd, &stat) == 0 && (stat.st_mode & S_IXGRP) == 0) {
+    if (fstat(dir_fd, &stat) != 0) {
+        return;
+    }
+    if ((stat.st_mode & S_IWGRP) != 0) {
+        log_write(LOG_LEVEL_WARNING, "server",
+                  "the group of the socket folder '%s' may write there (mode 0%o), and so put "
+                  "sockets of its own in the place of these; chmod g-w takes that away",
+                  dir, stat.st_mode & 07777u);
+    }
+    if (is_for_group && (stat.st_mode & S_IXGRP) == 0) {
         log_write(LOG_LEVEL_WARNING, "server",
                   "socket_mode is 0%o, but others cannot reach the sockets: the mode of their "
                   "folder '%s' is 0%o; chmod 0750 opens it to its group",

@@ -15,6 +15,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_system.cuh"
 
@@ -105,16 +106,7 @@ static __global__ void __launch_bounds__(GK_CUDA_AHEAD_ROWS_MAX)
 
 static int enqueue(const void *function, uint32_t n_threads, void *args, void *stream)
 {
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = 1;
-    config.blockDim = n_threads;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &overlap;
-    config.numAttrs = 1;
-    return cudaLaunchKernelExC(&config, function, &args);
+    return overlap_launch(function, {1, n_threads, 0}, true, &args, stream);
 }
 
 int gk_cuda_gate(const struct gk_cuda_ahead_row *table, uint32_t n_rows, struct gk_ahead *ahead,

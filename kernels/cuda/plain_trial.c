@@ -16,10 +16,10 @@
 #include "ipc/base/num.h"
 #include "kernels/cuda/finish_rows.h"
 
-#define RANKED_MAX  8u   /* of a range */
-#define KNOWN_MAX   2u   /* the reference, and what was chosen for the range above */
-#define HOPELESS    1.3f /* times the fastest: not timed again */
-#define BUDGET_MSEC 0.6f /* for timing an algorithm once more */
+#define RANKED_MAX  8u                     /* of a range */
+#define KNOWN_MAX   (PLAIN_RANGES_MAX + 1) /* the reference, and what was chosen for ranges */
+#define HOPELESS    1.3f                   /* times the fastest: not timed again */
+#define BUDGET_MSEC 0.6f                   /* for timing an algorithm once more */
 #define POISON_BYTE 0xff
 #define NO_TEXT     "no algorithm of cuBLASLt gives a row the same bits at every m"
 
@@ -42,7 +42,8 @@ struct trial {
 
 uint32_t plain_range_end(uint32_t rows_max, uint32_t i_range)
 {
-    static const uint16_t ends[PLAIN_RANGES_MAX] = {16, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
+    static const uint16_t ends[PLAIN_RANGES_MAX] = {16,  32,  64,  96,  128, 192,
+                                                    256, 384, 512, 768, 1024};
     return (uint32_t)num_min(ends[i_range], rows_max);
 }
 
@@ -172,10 +173,10 @@ static bool is_invariant(struct trial *trial, const cublasLtMatmulAlgo_t *algori
                          uint32_t first_m, uint32_t last_m)
 {
     /* Of each range the first, the last, and some between, odd and even. */
-    static const uint16_t sample[] = {1,   2,   3,   7,   8,   16,  17,  33,   63,   64,  65,
-                                      80,  95,  96,  97,  112, 127, 128, 129,  160,  191, 192,
-                                      193, 222, 255, 256, 257, 320, 383, 384,  385,  448, 511,
-                                      512, 513, 640, 767, 768, 769, 896, 1000, 1023, 1024};
+    static const uint16_t sample[] = {1,   2,   3,   7,   8,   16,  17,  32,  33,   63,   64,
+                                      65,  80,  95,  96,  97,  112, 127, 128, 129,  160,  191,
+                                      192, 193, 222, 255, 256, 257, 320, 383, 384,  385,  448,
+                                      511, 512, 513, 640, 767, 768, 769, 896, 1000, 1023, 1024};
     for (uint32_t i = 0; i < ARRAY_LENGTH(sample); i++) {
         uint32_t m = sample[i];
         uint32_t first = 37 * i % (trial->m_max - (uint32_t)num_min(m, trial->m_max) + 1);
@@ -267,7 +268,7 @@ static bool choose(struct trial *trial, uint32_t first_m, uint32_t last_m,
 {
     cublasLtMatmulAlgo_t algorithms[KNOWN_MAX + RANKED_MAX];
     float best_msec = INFINITY;
-    memcpy(algorithms, trial->known, sizeof(trial->known));
+    memcpy(algorithms, trial->known, trial->n_known * sizeof(algorithms[0]));
     uint32_t n = trial->n_known + ranked(trial, last_m, &algorithms[trial->n_known]);
     for (uint32_t i = 0; i < n; i++) {
         if (is_repeated(algorithms, i + 1)) {
@@ -283,10 +284,9 @@ static bool choose(struct trial *trial, uint32_t first_m, uint32_t last_m,
 }
 
 /* For each range, the largest first: what is chosen there is often the best for fewer rows, too,
- * where the library would rather split k. */
+ * where the library would rather split k and ranks little that does not. */
 static bool choose_all(struct trial *trial, struct plain_choice *ret_choice)
 {
-    uint32_t n_reference = trial->n_known;
     uint32_t i_last = range_of(trial->m_max, trial->m_max);
     for (uint32_t i = i_last; i != UINT32_MAX; i--) {
         uint32_t first_m = i == 0 ? 1 : plain_range_end(trial->m_max, i - 1) + 1;
@@ -294,8 +294,7 @@ static bool choose_all(struct trial *trial, struct plain_choice *ret_choice)
         if (!choose(trial, first_m, plain_range_end(trial->m_max, i), chosen)) {
             return false;
         }
-        trial->known[n_reference] = *chosen;
-        trial->n_known = n_reference + 1;
+        trial->known[trial->n_known++] = *chosen;
     }
     ret_choice->rows_max = trial->m_max;
     return true;

@@ -6,9 +6,9 @@
 
 #include "kernels/cuda/cublaslt.h"
 
-/* Ranges of rows, each with an algorithm of its own: up to 16, 64, 96, 128, 192, 256, 384, 512, 768
- * and 1024. */
-#define PLAIN_RANGES_MAX 10u
+/* Ranges of rows, each with an algorithm of its own: up to 16, 32, 64, 96, 128, 192, 256, 384, 512,
+ * 768 and 1024. */
+#define PLAIN_RANGES_MAX 11u
 
 /* The algorithms for calls of up to rows_max rows; 0: there are none. */
 struct plain_choice {

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_system.cuh"
 
@@ -39,17 +40,9 @@ int gk_cuda_signal_words(const struct gk_cuda_signal *words, uint32_t n, bool ma
         all.words[i] = words[i];
     }
     all.n = n;
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = 1;
-    config.blockDim = THREADS;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &overlap;
-    config.numAttrs = 1;
     void *parameters[] = {&all};
-    return cudaLaunchKernelExC(&config, (const void *)signal_words, parameters);
+    return overlap_launch((const void *)signal_words, {1, THREADS, 0}, may_overlap, parameters,
+                          stream);
 }
 
 int gk_cuda_signal_load(void)

@@ -114,23 +114,7 @@ template <typename traits_, strip_scaling scaling_> struct batch_float {
     __device__ __forceinline__ void fragment(const uint32_t (&codes)[4], int i, int i_block,
                                              uint32_t (&a)[4]) const
     {
-        if constexpr (bits == 8) {
-            e4m3_tile<traits>(codes[2 * i], codes[2 * i + 1], a);
-        } else if constexpr (scaling == STRIP_SCALES_E4M3) {
-            e2m1_bits(traits(), codes[i], a);
-            uint32_t word = words[i_block / 2];
-            uint32_t half = i_block % 2 == 0 ? 0x1010u : 0x3232u;
-            uint32_t upper = __byte_perm(e4m3_scales(traits(), word, 0), 0, half);
-            uint32_t lower = __byte_perm(e4m3_scales(traits(), word, 1), 0, half);
-            a[0] = scaled(traits(), a[0], upper);
-            a[1] = scaled(traits(), a[1], lower);
-            a[2] = scaled(traits(), a[2], upper);
-            a[3] = scaled(traits(), a[3], lower);
-        } else if constexpr (traits::chain_factor != 1.0f) {
-            e2m1_bits(traits(), codes[i], a);
-        } else {
-            e2m1_tile<traits>(codes[i], a);
-        }
+        float_tile<traits, scaling>(codes, i, words[i_block / 2], i_block % 2, a);
     }
 };
 

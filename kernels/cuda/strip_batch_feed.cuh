@@ -2,12 +2,14 @@
  * into it that run ahead.
  *
  * Shared memory: n_x tiles of x (1 KiB aligned), what their groups start from, their barriers; then
- * for each warp n_stages x (2 KiB of codes + scales + zeros of their slice) and its sums over the
- * lanes before. */
+ * for each warp n_stages x (2 KiB of codes + scales + zeros of their slice), its sums over the
+ * lanes before and, where there is room, over the parts before. */
 #pragma once
 
+#include "kernels/cuda/shared_base.cuh"
 #include "kernels/cuda/strip_batch_codes.cuh"
 #include "kernels/cuda/strip_batch_x.cuh"
+#include "kernels/cuda/strip_parts_work.cuh"
 
 namespace {
 
@@ -29,77 +31,36 @@ template <typename format, int n_rows> struct shared_map {
     static constexpr uint32_t warps = (empty + 8 * n_x + 15) / 16 * 16;
     static constexpr uint32_t stage_bytes =
         STRIP_CODES_BYTES + (format::scale_bytes + format::zero_bytes + 15) / 16 * 16;
+    static constexpr uint32_t lanes_bytes = 32 * n_rows / 2 * 4;
     static constexpr uint32_t warp_lanes = n_stages * stage_bytes;
-    static constexpr uint32_t warp_bytes = warp_lanes + 32 * n_rows / 2 * 4;
+    static constexpr bool has_totals = n_rows == 32;
+    static constexpr uint32_t totals = warp_lanes + lanes_bytes;
+    static constexpr uint32_t warp_bytes = totals + (has_totals ? lanes_bytes : 0);
 };
-
-__device__ __forceinline__ uint32_t shared_base()
-{
-    extern __shared__ __align__(1024) uint8_t shared[];
-    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-}
 
 /* ---- weights -----------------------------------------------------------------------------------
  */
 
-/* A place in the work of a CTA: tiles of strips, in each the lanes of the CTA's part of k or of all
- * parts, in a lane every 16th slice, of 8-bit codes in two stages. */
-struct cursor {
-    uint32_t i_tile;
-    uint32_t i_lane;
-    uint32_t i_step;
+/* A place in the work: of 8-bit codes a slice is two stages. */
+struct stage_cursor : cursor {
     uint32_t i_stage;
 };
 
-__device__ __forceinline__ uint32_t first_lane()
-{
-    return blockIdx.x * STRIP_BATCH_PART_LANES;
-}
-
-__device__ __forceinline__ uint32_t end_lane(const strip_batch_args &args)
-{
-    return gridDim.x == 1 ? args.n_lanes : min(first_lane() + STRIP_BATCH_PART_LANES, args.n_lanes);
-}
-
-__device__ __forceinline__ cursor first_of_tile(uint32_t i_tile)
-{
-    return {i_tile, first_lane(), 0, 0};
-}
-
-/* To the lane's next slice; false where there is none. */
-__device__ __forceinline__ bool next_step(const strip_batch_args &args, cursor &at)
-{
-    at.i_step++;
-    return at.i_step * STRIP_STEP_SLICES + at.i_lane < args.base.n_slices;
-}
-
 /* To the next stage of all. */
 template <typename format>
-__device__ __forceinline__ void cursor_on(const strip_batch_args &args, cursor &at)
+__device__ __forceinline__ void to_next_stage(const strip_parts_args &args, stage_cursor &at)
 {
-    if (++at.i_stage < n_slice_stages<format>) {
-        return;
+    if (++at.i_stage == n_slice_stages<format>) {
+        at.i_stage = 0;
+        to_next_slice(args, at);
     }
-    at.i_stage = 0;
-    if (next_step(args, at)) {
-        return;
-    }
-    at.i_step = 0;
-    if (++at.i_lane == end_lane(args)) {
-        at = first_of_tile(at.i_tile + gridDim.y);
-    }
-}
-
-__device__ __forceinline__ uint32_t strip_of(const warp_id &id, uint32_t i_tile)
-{
-    return i_tile * id.n_warps + id.warp;
 }
 
 /* A warp's stage: a lane its own codes, lanes 0 to 15 scales, lanes 16 to 23 zero points. Not
  * committed. */
 template <typename format>
-__device__ __forceinline__ void copy_stage(const strip_batch_args &args, const warp_id &id,
-                                           const cursor &at, uint32_t i_strip, uint32_t stage)
+__device__ __forceinline__ void copy_stage(const strip_parts_args &args, const warp_id &id,
+                                           const stage_cursor &at, uint32_t i_strip, uint32_t stage)
 {
     constexpr uint32_t codes_bytes = STRIP_CODES_BYTES_OF(format::bits);
     constexpr uint32_t scale_bytes = format::scale_bytes;
@@ -129,15 +90,15 @@ __device__ __forceinline__ void copy_stage(const strip_batch_args &args, const w
 /* The warp's weights at the cursor into a stage; strips beyond the launch's copy nothing, and none
  * are there when all is over. */
 template <typename format>
-__device__ __forceinline__ void fetch(const strip_batch_args &args, const warp_id &id, cursor &at,
-                                      uint32_t stage)
+__device__ __forceinline__ void fetch(const strip_parts_args &args, const warp_id &id,
+                                      stage_cursor &at, uint32_t stage)
 {
     uint32_t i_strip = strip_of(id, at.i_tile);
     if (i_strip < args.n_launch_strips) {
         copy_stage<format>(args, id, at, i_strip, stage);
     }
     cp_async_commit();
-    cursor_on<format>(args, at);
+    to_next_stage<format>(args, at);
 }
 
 /* ---- x -----------------------------------------------------------------------------------------
@@ -175,17 +136,17 @@ struct x_feed {
     uint32_t n_left;
 };
 
-__device__ __forceinline__ uint32_t first_x(const strip_batch_args &args)
+__device__ __forceinline__ uint32_t first_x(const strip_parts_args &args)
 {
     return slices_before_lane(args.base.n_slices, first_lane()) * n_slice_tiles;
 }
 
-__device__ __forceinline__ uint32_t end_x(const strip_batch_args &args)
+__device__ __forceinline__ uint32_t end_x(const strip_parts_args &args)
 {
     return slices_before_lane(args.base.n_slices, end_lane(args)) * n_slice_tiles;
 }
 
-__device__ __forceinline__ x_feed all_x(const strip_batch_args &args)
+__device__ __forceinline__ x_feed all_x(const strip_parts_args &args)
 {
     uint32_t n_tiles = (args.n_tiles - blockIdx.y + gridDim.y - 1) / gridDim.y;
     return {first_x(args), (end_x(args) - first_x(args)) * n_tiles};
@@ -193,7 +154,7 @@ __device__ __forceinline__ x_feed all_x(const strip_batch_args &args)
 
 /* One warp: the next tile of x into a place that is free. */
 template <typename format, int n_rows>
-__device__ __forceinline__ void copy_x(const strip_batch_args &args, x_feed &feed, uint32_t i_place)
+__device__ __forceinline__ void copy_x(const strip_parts_args &args, x_feed &feed, uint32_t i_place)
 {
     using map = shared_map<format, n_rows>;
     uint32_t base = shared_base();
@@ -216,7 +177,7 @@ __device__ __forceinline__ void copy_x(const strip_batch_args &args, x_feed &fee
 /* Warp 0: the tile that is n_x - 1 ahead, once all warps are done with the one before the present
  * one, which was in its place. */
 template <typename format, int n_rows>
-__device__ __forceinline__ void feed_x(const strip_batch_args &args,
+__device__ __forceinline__ void feed_x(const strip_parts_args &args,
                                        const ring_place<x_stages<n_rows>> &present, x_feed &feed)
 {
     using map = shared_map<format, n_rows>;

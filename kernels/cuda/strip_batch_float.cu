@@ -5,15 +5,7 @@ namespace {
 
 #define INSTANCES(traits, scaling, dtype) STRIP_BATCH_INSTANCES(dtype, batch_float<traits, scaling>)
 
-const strip_batch_instance instances[] = {
-    INSTANCES(traits_bf16_e4m3, STRIP_SCALES_STRIP, DTYPE_BF16),
-    INSTANCES(traits_f16_e4m3, STRIP_SCALES_STRIP, DTYPE_F16),
-    INSTANCES(traits_bf16_e4m3, STRIP_SCALES_E8M0, DTYPE_BF16),
-    INSTANCES(traits_f16_e4m3, STRIP_SCALES_E8M0, DTYPE_F16),
-    INSTANCES(traits_bf16_e2m1<false>, STRIP_SCALES_E8M0, DTYPE_BF16),
-    INSTANCES(traits_f16_e2m1<false>, STRIP_SCALES_E8M0, DTYPE_F16),
-    INSTANCES(traits_bf16_e2m1<true>, STRIP_SCALES_E4M3, DTYPE_BF16),
-    INSTANCES(traits_f16_e2m1<true>, STRIP_SCALES_E4M3, DTYPE_F16)};
+const strip_batch_instance instances[] = {STRIP_FLOAT_FORMATS(INSTANCES)};
 
 } // namespace
 

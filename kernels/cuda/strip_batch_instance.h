@@ -2,24 +2,17 @@
  * what strip_batch.cu tells them by. C++. */
 #pragma once
 
-#include "kernels/cuda/strip_batch_args.h"
+#include "kernels/cuda/strip_parts.h"
 
 struct strip_batch_instance {
-    void (*lay_out)(strip_batch_args);
-    void (*multiply)(strip_batch_args);
-    void (*reduce)(strip_batch_args);
-    uint32_t shared_bytes; /* of a CTA, and of each warp */
-    uint32_t warp_bytes;
+    strip_parts_kernel kernel;
     uint8_t x_dtype;
     uint8_t code_bits;
     uint8_t scaling;
     uint8_t n_groups;
-    uint8_t n_rows;       /* of x, in a tile */
     uint32_t scale_bytes; /* of a slice, and of its zero points */
     uint32_t zero_bytes;
 };
-
-constexpr uint32_t strip_batch_warpgroups_max = 4; /* of a CTA */
 
 struct strip_batch_instances {
     const strip_batch_instance *all;

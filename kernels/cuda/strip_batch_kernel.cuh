@@ -2,9 +2,11 @@
  * strip_batch_codes.cuh, and the instances of one. */
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/strip_batch_feed.cuh"
 #include "kernels/cuda/strip_batch_instance.h"
-#include "kernels/cuda/strip_batch_parts.cuh"
+#include "kernels/cuda/strip_parts.cuh"
 #include "kernels/cuda/wgmma_tile.cuh"
 
 namespace {
@@ -12,7 +14,7 @@ namespace {
 /* What a warp keeps. */
 template <int n_rows> struct warp_state {
     warp_id id;
-    cursor next;                    /* what is fetched next: n_stages - 1 stages ahead */
+    stage_cursor next;              /* what is fetched next: n_stages - 1 stages ahead */
     x_feed feed;                    /* warp 0's */
     ring_place<x_stages<n_rows>> x; /* the present tile of x */
     uint32_t stages;                /* the warp's ring of stages */
@@ -97,16 +99,22 @@ issue_group(uint32_t b, int i_group, const uint32_t (&a)[n_steps][4], float (&ac
     wgmma_commit();
 }
 
-/* Is the next group dequantised while the tensor cores work? 64 rows leave no registers for that to
- * small groups of 8-bit integers, which have 128 as it is. */
+/* Small groups of 8-bit integers and 64 rows: registers are short. */
+template <typename format, int n_rows>
+constexpr bool is_tight =
+    n_rows == 64 && format::has_starts &&format::bits == 8 && format::n_groups == 8;
+
+/* Is the next group dequantised while the tensor cores work? A twentieth faster, and in f16 the
+ * tight ones have no registers for it. */
 template <typename format, int n_rows>
 constexpr bool is_ahead =
-    !(n_rows == 64 && format::has_starts && format::bits == 8 && format::n_groups == 8);
+    !is_tight<format, n_rows> || std::is_same_v<typename format::traits::wgmma_element, wgmma_bf16>;
 
-/* A tile of 128 k: s = fma(chain, scale, s), group after group. The next group is dequantised, and
- * the next tile of x asked for, while the tensor cores work. */
+/* A tile of 128 k: s = fma(chain, scale, s), group after group. The next tile of x is asked for,
+ * and the next group dequantised, while the tensor cores work: in this order, in which no registers
+ * spill. */
 template <typename format, int n_rows>
-__device__ __forceinline__ void multiply_tile(const strip_batch_args &args,
+__device__ __forceinline__ void multiply_tile(const strip_parts_args &args,
                                               warp_state<n_rows> &state, const format &tile,
                                               uint32_t codes, float (&sums)[n_rows / 2])
 {
@@ -114,7 +122,9 @@ __device__ __forceinline__ void multiply_tile(const strip_batch_args &args,
     constexpr int n_tile_groups = format::n_groups / n_slice_tiles;
     constexpr int n_steps = n_tile_steps / n_tile_groups;
     constexpr float factor = format::traits::chain_factor;
-    constexpr int n_unrolled = is_ahead<format, n_rows> ? n_tile_groups : 1;
+    constexpr int n_unrolled = !is_ahead<format, n_rows>  ? 1
+                               : is_tight<format, n_rows> ? 2
+                                                          : n_tile_groups;
     uint32_t base = shared_base();
     uint32_t b = __shfl_sync(
         0xffffffffu, wgmma_descriptor_low(base + state.x.i() * tile_blocks_bytes(n_rows)), 0);
@@ -134,11 +144,11 @@ __device__ __forceinline__ void multiply_tile(const strip_batch_args &args,
             start_from_0(acc);
         }
         issue_group<format, n_rows>(b, i, present, acc);
-        if (is_ahead<format, n_rows> && i + 1 < n_tile_groups) {
-            dequant_group<format>(tile, codes, i + 1, words, next);
-        }
         if (i == 0 && state.id.warp == 0) {
             feed_x<format, n_rows>(args, state.x, state.feed);
+        }
+        if (is_ahead<format, n_rows> && i + 1 < n_tile_groups) {
+            dequant_group<format>(tile, codes, i + 1, words, next);
         }
         float2 scales = tile.scale(i);
         wgmma_wait<0>();
@@ -160,7 +170,7 @@ __device__ __forceinline__ void multiply_tile(const strip_batch_args &args,
 
 /* The next stage is there, for all lanes, and the one read before it is filled again. */
 template <typename format, int n_rows>
-__device__ __forceinline__ uint32_t next_stage(const strip_batch_args &args,
+__device__ __forceinline__ uint32_t take_stage(const strip_parts_args &args,
                                                warp_state<n_rows> &state)
 {
     constexpr uint32_t stage_bytes = shared_map<format, n_rows>::stage_bytes;
@@ -174,7 +184,7 @@ __device__ __forceinline__ uint32_t next_stage(const strip_batch_args &args,
 }
 
 template <typename format, int n_rows>
-__device__ __forceinline__ void multiply_slice(const strip_batch_args &args,
+__device__ __forceinline__ void multiply_slice(const strip_parts_args &args,
                                                warp_state<n_rows> &state, float (&sums)[n_rows / 2])
 {
     constexpr uint32_t n_stage_tiles = n_slice_tiles / n_slice_stages<format>;
@@ -182,7 +192,7 @@ __device__ __forceinline__ void multiply_slice(const strip_batch_args &args,
 #pragma unroll 1 /* not to mix two tiles: registers are short */
     for (uint32_t i = 0; i < n_slice_tiles; i++) {
         if (i % n_stage_tiles == 0) {
-            stage = next_stage<format, n_rows>(args, state);
+            stage = take_stage<format, n_rows>(args, state);
         }
         uint32_t codes =
             stage + lane_id() * 16 + i % n_stage_tiles * (STRIP_CODES_BYTES / n_stage_tiles);
@@ -191,43 +201,14 @@ __device__ __forceinline__ void multiply_slice(const strip_batch_args &args,
     }
 }
 
-/* A lane of the sum is over: it is added to those of its part before it, from 0, which wait in
- * shared memory: registers are short. A part that is over goes to memory, but for the last one if
- * it is here that parts are added up. */
-template <int n_rows>
-__device__ __forceinline__ void end_lane_of(const strip_batch_args &args, uint32_t i_lane,
-                                            uint32_t i_strip, uint32_t place,
-                                            float (&sums)[n_rows / 2])
-{
-    if (i_lane % STRIP_BATCH_PART_LANES != 0) {
-#pragma unroll
-        for (int i = 0; i < n_rows / 8; i++) {
-            uint4 v = ld_shared_v4(place + i * 512);
-            sums[4 * i] = __uint_as_float(v.x) + sums[4 * i];
-            sums[4 * i + 1] = __uint_as_float(v.y) + sums[4 * i + 1];
-            sums[4 * i + 2] = __uint_as_float(v.z) + sums[4 * i + 2];
-            sums[4 * i + 3] = __uint_as_float(v.w) + sums[4 * i + 3];
-        }
-    }
-    bool is_last = i_lane == args.n_lanes - 1;
-    bool is_part_over = i_lane % STRIP_BATCH_PART_LANES == STRIP_BATCH_PART_LANES - 1 || is_last;
-    if (!is_part_over || (is_last && gridDim.x == 1)) {
-#pragma unroll
-        for (int i = 0; i < n_rows / 8; i++) {
-            st_shared_v4(place + i * 512, make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2],
-                                                      sums[4 * i + 3]));
-        }
-    } else if (i_strip < args.n_launch_strips) {
-        store_part<n_rows>(args, i_lane / STRIP_BATCH_PART_LANES, i_strip, sums);
-    }
-}
-
 /* One warp's part in all tiles of the CTA. */
 template <typename format, int n_rows>
-__device__ __forceinline__ void multiply_all(const strip_batch_args &args,
+__device__ __forceinline__ void multiply_all(const strip_parts_args &args,
                                              warp_state<n_rows> &state)
 {
-    uint32_t lanes = state.stages + shared_map<format, n_rows>::warp_lanes + lane_id() * 16;
+    using map = shared_map<format, n_rows>;
+    uint32_t place = state.stages + lane_id() * 16;
+    waiting_sums<map::has_totals> waiting = {place + map::warp_lanes, place + map::totals};
     for (uint32_t i_tile = blockIdx.y; i_tile < args.n_tiles; i_tile += gridDim.y) {
         uint32_t i_strip = strip_of(state.id, i_tile);
         cursor at = first_of_tile(i_tile);
@@ -237,37 +218,30 @@ __device__ __forceinline__ void multiply_all(const strip_batch_args &args,
             do {
                 multiply_slice<format, n_rows>(args, state, sums);
             } while (next_step(args, at));
-            end_lane_of<n_rows>(args, at.i_lane, i_strip, lanes, sums);
+            end_lane_of(args, at.i_lane, i_strip, waiting, sums);
         }
         if (gridDim.x == 1 && i_strip < args.n_launch_strips) {
-            finish_strip<typename format::traits>(args, i_strip, lanes);
+            finish(args, i_strip, waiting);
         }
     }
 }
 
 template <typename format, int n_rows>
-__global__ void __launch_bounds__(128 * strip_batch_warpgroups_max, 1)
-    strip_batch(const __grid_constant__ strip_batch_args args)
+__global__ void __launch_bounds__(128 * strip_parts_warpgroups_max, 1)
+    strip_batch(const __grid_constant__ strip_parts_args args)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     using map = shared_map<format, n_rows>;
     uint32_t base = shared_base();
     warp_state<n_rows> state = {};
     state.id = this_warp();
-    state.next = first_of_tile(blockIdx.y);
+    state.next = {first_of_tile(blockIdx.y), 0};
     state.feed = all_x(args);
     state.stages = base + map::warps + state.id.warp * map::warp_bytes;
     for (uint32_t i = 0; i < n_stages - 1; i++) {
         fetch<format>(args, state.id, state.next, state.stages + i * map::stage_bytes);
     }
-    if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < map::n_x; i++) {
-            mbarrier_init(base + map::full + 8 * i, 1);
-            mbarrier_init(base + map::empty + 8 * i, state.id.n_warps);
-        }
-        fence_mbarrier_init();
-    }
-    __syncthreads();
+    init_ring(base + map::full, base + map::empty, map::n_x, state.id.n_warps);
     griddepcontrol_launch_dependents();
     if (state.id.warp == 0) {
         griddepcontrol_wait();
@@ -285,17 +259,13 @@ template <typename format, int n_rows>
 constexpr strip_batch_instance make_batch_instance(uint8_t x_dtype)
 {
     using map = shared_map<format, n_rows>;
-    return {lay_out_x < typename format::traits,
-            format::has_starts ? format::n_groups : 0 >,
-            strip_batch<format, n_rows>,
-            reduce_parts<typename format::traits>,
-            map::warps,
-            map::warp_bytes,
+    constexpr int n_starts = format::has_starts ? format::n_groups : 0;
+    return {{lay_out_x<typename format::traits, n_starts>, strip_batch<format, n_rows>, map::warps,
+             map::warp_bytes, n_rows, x_row_bytes, 1.0f / format::traits::unit},
             x_dtype,
             format::bits,
             format::scaling,
             format::n_groups,
-            n_rows,
             format::scale_bytes,
             format::zero_bytes};
 }

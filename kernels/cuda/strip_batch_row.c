@@ -1,33 +1,21 @@
 /* strip_batch_row.c - the registry's row of strip_batch.cu. */
-#include <string.h>
-
 #include "kernels/cuda/registry.h"
 #include "kernels/cuda/strip_batch.h"
 #include "kernels/cuda/strip_launch.h"
 #include "kernels/layout/cuda_strip.h"
 #include "kernels/layout/strip.h"
 
-#define M_MIN 17u /* up to 16 rows, strip_gemm keeps all of x in registers and is faster */
-
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    int r = strip_check(problem, GK_BATCH_ROWS_MAX, why);
+    int r = strip_parts_check(problem, why);
     if (r != 0) {
         return r;
-    }
-    if (problem->cuda_arch != 90) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
-                          problem->cuda_arch / 10, problem->cuda_arch % 10);
     }
     if (problem->desc.code == GK_CODE_U4 &&
         strip_shape(&problem->desc).n_slice_groups == STRIP_SLICE_K / STRIP_GROUP_MAX) {
         return reason_set(why, STATUS_UNSUPPORTED,
                           "4-bit integers it takes in groups of 32 and 64, not of %u",
                           problem->desc.group_k);
-    }
-    if (problem->m < M_MIN) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it is for %u rows or more, not %u", M_MIN,
-                          problem->m);
     }
     return 0;
 }
@@ -52,10 +40,7 @@ static double predicted_usec(const struct gk_problem *problem, uint32_t n_thread
 
 static int enqueue(const struct gk_launch *launch, void *stream)
 {
-    struct strip_batch_args args = {
-        .base = strip_args_of(launch), .m = launch->problem.m, .x_tiles = launch->workspace};
-    memcpy(args.rows.x, launch->x_rows, args.m * sizeof(args.rows.x[0]));
-    memcpy(args.rows.y, launch->y_rows, args.m * sizeof(args.rows.y[0]));
+    struct strip_parts_args args = strip_parts_args_of(launch);
     return strip_batch_enqueue(&args, true, stream);
 }
 

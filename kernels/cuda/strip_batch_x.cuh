@@ -1,26 +1,15 @@
 /* strip_batch_x.cuh - the first launch of strip_batch.cu: x as wgmma wants it in shared memory.
  *
- * A tile is 128 k of all rows: two blocks of 64 k, rows of 128 bytes swizzled by 128, k permuted
- * within blocks of 32 as the weight's layout has it (strip.h), and behind them, for integer codes,
- * the f32 sums over x that each of its groups starts from. Permutation, misaligned rows and ragged
- * ends are over with here. Tiles lie in the order in which sums take them: lane after lane, in a
- * lane every 16th slice. */
+ * Behind the blocks of a tile are, for integer codes, the f32 sums over x that each of its groups
+ * starts from. Permutation, misaligned rows and ragged ends are over with here. Tiles lie in the
+ * order in which sums take them: lane after lane, in a lane every 16th slice. */
 #pragma once
 
-#include "kernels/cuda/strip_batch_args.h"
-#include "kernels/cuda/strip_x.cuh"
+#include "kernels/cuda/strip_parts_x.cuh"
 
 namespace {
 
-constexpr uint32_t n_tile_blocks = STRIP_GROUP_MAX / STRIP_UNIT_K;
-constexpr uint32_t n_slice_tiles = STRIP_SLICE_K / STRIP_GROUP_MAX;
-constexpr uint32_t row_bytes = STRIP_UNIT_K * 2;
 constexpr uint32_t n_tile_groups_max = 4;
-
-__host__ __device__ constexpr uint32_t tile_blocks_bytes(uint32_t n_rows)
-{
-    return n_tile_blocks * n_rows * row_bytes;
-}
 
 __host__ __device__ constexpr uint32_t tile_sums_bytes(uint32_t n_rows, uint32_t n_groups)
 {
@@ -33,11 +22,8 @@ __host__ __device__ constexpr uint32_t tile_bytes(uint32_t n_rows)
     return tile_blocks_bytes(n_rows) + n_tile_groups_max * n_rows * 4;
 }
 
-/* Rows of x a tile has: what wgmma is compiled for. */
-__host__ __device__ constexpr uint32_t tile_rows(uint32_t m)
-{
-    return m <= 32 ? 32 : 64;
-}
+/* A row in the tiles of a slice. */
+constexpr uint32_t x_row_bytes = n_slice_tiles * tile_bytes(1);
 
 /* Slices of the lanes before, of all there are. */
 __device__ __forceinline__ uint32_t slices_before_lane(uint32_t n_slices, uint32_t i_lane)
@@ -69,10 +55,10 @@ __device__ __forceinline__ void store_starts(const x_fragments &x, int first, bo
     }
 }
 
-/* A CTA, of one warp, has 8 rows of x and a slice: the B fragments of mma.sync are what goes side
- * by side. n_groups: of a slice; 0 for codes whose groups start from 0. */
+/* A CTA, of one warp, has 8 rows of x and a slice. n_groups: of a slice; 0 for codes whose groups
+ * start from 0. */
 template <typename traits, int n_groups>
-__global__ void __launch_bounds__(32) lay_out_x(const __grid_constant__ strip_batch_args args)
+__global__ void __launch_bounds__(32) lay_out_x(const __grid_constant__ strip_parts_args args)
 {
     warp_id id = this_warp();
     uint32_t i_slice = blockIdx.x;
@@ -86,17 +72,7 @@ __global__ void __launch_bounds__(32) lay_out_x(const __grid_constant__ strip_ba
     griddepcontrol_wait();
     x_fragments x;
     load_fragments(args.base, id, i_slice, i_row < args.m ? args.rows.x[i_row] : nullptr, x);
-#pragma unroll
-    for (int i_unit = 0; i_unit < n_units; i_unit++) {
-        uint8_t *row = tiles + i_unit / n_tile_blocks * tile_bytes(n_rows) +
-                       (i_unit % n_tile_blocks * n_rows + i_row) * row_bytes;
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t chunk = i ^ id.g;
-            *reinterpret_cast<uint32_t *>(row + chunk * 16 + id.t * 4) =
-                x.fragments[4 * i_unit + i / 2][i % 2];
-        }
-    }
+    store_row(x, id, i_row, n_rows, tile_bytes(n_rows), tiles);
     if constexpr (n_groups != 0) {
 #pragma unroll
         for (int i = 0; i < n_groups; i += 2) {

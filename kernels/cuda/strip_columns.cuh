@@ -37,14 +37,15 @@ __device__ __noinline__ float divide(float a, float b)
 }
 
 /* The end of n sums, each of a column of its own and of two rows of x in turn: scales of the
- * column, those of the rows, bias. */
-template <typename traits, int n>
-__device__ __forceinline__ void end_sums(const strip_args &args, const y_column (&columns)[n],
-                                         const float (&x_scales)[2], float (&sums)[n])
+ * column, those of the rows, bias. factor: 1 / traits::unit. */
+template <int n>
+__device__ __forceinline__ void end_sums(const strip_args &args, float factor,
+                                         const y_column (&columns)[n], const float (&x_scales)[2],
+                                         float (&sums)[n])
 {
 #pragma unroll
     for (int i = 0; i < n; i++) {
-        sums[i] *= 1.0f / traits::unit;
+        sums[i] *= factor;
     }
     if (args.row_scales != nullptr) {
 #pragma unroll

@@ -168,6 +168,43 @@ __device__ __forceinline__ float e8m0_scale(uint32_t word, int i)
     return __uint_as_float(max(exponent & 0x7f800000u, 0x00400000u));
 }
 
+/* ---- a vector of the layout ---- */
+
+/* A fragment i of the 16 bytes of a lane. Of groups of 16, block i_block of two has its scales in
+ * scales (e4m3_scales()), and they are multiplied in. */
+template <typename traits, strip_scaling scaling>
+__device__ __forceinline__ void float_tile(const uint32_t (&codes)[4], int i, uint32_t scales,
+                                           int i_block, uint32_t (&a)[4])
+{
+    if constexpr (traits::bits == 8) {
+        e4m3_tile<traits>(codes[2 * i], codes[2 * i + 1], a);
+    } else if constexpr (scaling == STRIP_SCALES_E4M3) {
+        e2m1_bits(traits(), codes[i], a);
+        uint32_t half = i_block == 0 ? 0x1010u : 0x3232u;
+        uint32_t upper = __byte_perm(e4m3_scales(traits(), scales, 0), 0, half);
+        uint32_t lower = __byte_perm(e4m3_scales(traits(), scales, 1), 0, half);
+        a[0] = scaled(traits(), a[0], upper);
+        a[1] = scaled(traits(), a[1], lower);
+        a[2] = scaled(traits(), a[2], upper);
+        a[3] = scaled(traits(), a[3], lower);
+    } else if constexpr (traits::chain_factor != 1.0f) {
+        e2m1_bits(traits(), codes[i], a);
+    } else {
+        e2m1_tile<traits>(codes[i], a);
+    }
+}
+
+/* All there is of float codes, their scales and x, each as ONE(traits, scaling, dtype of x). */
+#define STRIP_FLOAT_FORMATS(ONE)                                                                   \
+    ONE(traits_bf16_e4m3, STRIP_SCALES_STRIP, DTYPE_BF16),                                         \
+        ONE(traits_f16_e4m3, STRIP_SCALES_STRIP, DTYPE_F16),                                       \
+        ONE(traits_bf16_e4m3, STRIP_SCALES_E8M0, DTYPE_BF16),                                      \
+        ONE(traits_f16_e4m3, STRIP_SCALES_E8M0, DTYPE_F16),                                        \
+        ONE(traits_bf16_e2m1<false>, STRIP_SCALES_E8M0, DTYPE_BF16),                               \
+        ONE(traits_f16_e2m1<false>, STRIP_SCALES_E8M0, DTYPE_F16),                                 \
+        ONE(traits_bf16_e2m1<true>, STRIP_SCALES_E4M3, DTYPE_BF16),                                \
+        ONE(traits_f16_e2m1<true>, STRIP_SCALES_E4M3, DTYPE_F16)
+
 /* ---- the format ---- */
 
 template <typename traits_, strip_scaling scaling_> struct float_format {
@@ -262,25 +299,10 @@ template <typename traits_, strip_scaling scaling_> struct float_format {
     __device__ __forceinline__ void fragment(const uint32_t (&codes)[4], int i_vector, int j,
                                              uint32_t (&a)[4])
     {
-        if constexpr (bits == 8) {
-            e4m3_tile<traits>(codes[2 * j], codes[2 * j + 1], a);
-        } else if constexpr (scaling == STRIP_SCALES_E4M3) {
-            if (j == 0) {
-                words[0] = ld_shared(place + i_vector * 4);
-            }
-            e2m1_bits(traits(), codes[j], a);
-            uint32_t half = j / 2 == 0 ? 0x1010u : 0x3232u;
-            uint32_t upper = __byte_perm(e4m3_scales(traits(), words[0], 0), 0, half);
-            uint32_t lower = __byte_perm(e4m3_scales(traits(), words[0], 1), 0, half);
-            a[0] = scaled(traits(), a[0], upper);
-            a[1] = scaled(traits(), a[1], lower);
-            a[2] = scaled(traits(), a[2], upper);
-            a[3] = scaled(traits(), a[3], lower);
-        } else if constexpr (traits::chain_factor != 1.0f) {
-            e2m1_bits(traits(), codes[j], a);
-        } else {
-            e2m1_tile<traits>(codes[j], a);
+        if (scaling == STRIP_SCALES_E4M3 && j == 0) {
+            words[0] = ld_shared(place + i_vector * 4);
         }
+        float_tile<traits, scaling>(codes, j, words[0], j / 2, a);
     }
 
     /* Of rows g and g + 8. */

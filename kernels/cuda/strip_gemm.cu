@@ -6,6 +6,7 @@
  * its instances. */
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/strip_gemm.h"
 #include "kernels/cuda/strip_instance.h"
 #include "kernels/layout/strip.h"
@@ -68,15 +69,6 @@ cudaError_t query_limits(int *ret_device)
     return r;
 }
 
-/* Few warps a CTA (short k) leave room for more CTAs an SM, each with its share of the memory. GPUs
- * with less of it get a stage less; no CTAs at all where even that does not fit. Rounds are of one
- * size, or nearly. */
-struct shape_of_launch {
-    uint32_t n_ctas;
-    uint32_t n_threads;
-    uint32_t shared_bytes;
-};
-
 /* Rounds in which n_own strips of strip_bytes go, beside what the feed takes; 0: not even one fits.
  */
 uint32_t rounds_of(uint32_t n_own, uint32_t budget, uint32_t feed_bytes, uint32_t strip_bytes)
@@ -85,8 +77,11 @@ uint32_t rounds_of(uint32_t n_own, uint32_t budget, uint32_t feed_bytes, uint32_
     return n_fit == 0 ? 0 : (n_own + n_fit - 1) / n_fit;
 }
 
-shape_of_launch plan_with(const device_limits &limits, const strip_instance &one, strip_args &args,
-                          uint32_t n_warps, uint32_t n_ctas_per_sm)
+/* Few warps a CTA (short k) leave room for more CTAs an SM, each with its share of the memory. GPUs
+ * with less of it get a stage less; no CTAs at all where even that does not fit. Rounds are of one
+ * size, or nearly. */
+launch_shape plan_with(const device_limits &limits, const strip_instance &one, strip_args &args,
+                       uint32_t n_warps, uint32_t n_ctas_per_sm)
 {
     uint32_t n_ctas = limits.n_sms * n_ctas_per_sm;
     n_ctas = n_ctas < args.n_strips ? n_ctas : args.n_strips;
@@ -113,11 +108,11 @@ shape_of_launch plan_with(const device_limits &limits, const strip_instance &one
     return {n_ctas, 32 * n_warps, feed_bytes + args.n_round_strips * strip_bytes};
 }
 
-shape_of_launch plan(const device_limits &limits, const strip_instance &one, strip_args &args)
+launch_shape plan(const device_limits &limits, const strip_instance &one, strip_args &args)
 {
     uint32_t n_warps = args.n_slices < STRIP_STEP_SLICES ? args.n_slices : STRIP_STEP_SLICES;
-    shape_of_launch shape = {0, 0, 0};
-    for (uint32_t n = STRIP_STEP_SLICES / n_warps; shape.n_ctas == 0 && n > 0; n--) {
+    launch_shape shape = {0, 0, 0};
+    for (uint32_t n = STRIP_STEP_SLICES / n_warps; shape.grid.x == 0 && n > 0; n--) {
         shape = plan_with(limits, one, args, n_warps, n);
     }
     return shape;
@@ -134,7 +129,7 @@ uint32_t strip_gemm_rows_max(const struct strip_args *args)
     if (cudaGetDevice(&device) != cudaSuccess || one == nullptr) {
         return STRIP_TILE_M_MAX; /* what the launch will say */
     }
-    bool fits = plan(limits_of_device[device], *one, most).n_ctas > 0;
+    bool fits = plan(limits_of_device[device], *one, most).grid.x > 0;
     return fits ? STRIP_TILE_M_MAX : STRIP_TILE_M_MAX / 2;
 }
 
@@ -163,21 +158,12 @@ int strip_gemm_enqueue(struct strip_args *args, const struct gk_ahead *ahead, bo
         return r != cudaSuccess ? r : cudaErrorInvalidValue;
     }
     const device_limits &limits = limits_of_device[device];
-    shape_of_launch shape = plan(limits, *one, *args);
-    if (shape.n_ctas == 0) {
+    launch_shape shape = plan(limits, *one, *args);
+    if (shape.grid.x == 0) {
         return cudaErrorInvalidConfiguration;
     }
     args->may_overlap = may_overlap;
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = shape.n_ctas;
-    config.blockDim = shape.n_threads;
-    config.dynamicSmemBytes = shape.shared_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &overlap;
-    config.numAttrs = 1;
     void *parameters[] = {args, &ahead};
-    return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(one->function), parameters);
+    return overlap_launch(reinterpret_cast<const void *>(one->function), shape, may_overlap,
+                          parameters, stream);
 }

@@ -8,15 +8,7 @@ namespace {
     make_instance<float_format<traits, scaling>, 1>(dtype),                                        \
         make_instance<float_format<traits, scaling>, 2>(dtype)
 
-const strip_instance instances[] = {
-    INSTANCES(traits_bf16_e4m3, STRIP_SCALES_STRIP, DTYPE_BF16),
-    INSTANCES(traits_f16_e4m3, STRIP_SCALES_STRIP, DTYPE_F16),
-    INSTANCES(traits_bf16_e4m3, STRIP_SCALES_E8M0, DTYPE_BF16),
-    INSTANCES(traits_f16_e4m3, STRIP_SCALES_E8M0, DTYPE_F16),
-    INSTANCES(traits_bf16_e2m1<false>, STRIP_SCALES_E8M0, DTYPE_BF16),
-    INSTANCES(traits_f16_e2m1<false>, STRIP_SCALES_E8M0, DTYPE_F16),
-    INSTANCES(traits_bf16_e2m1<true>, STRIP_SCALES_E4M3, DTYPE_BF16),
-    INSTANCES(traits_f16_e2m1<true>, STRIP_SCALES_E4M3, DTYPE_F16)};
+const strip_instance instances[] = {STRIP_FLOAT_FORMATS(INSTANCES)};
 
 } // namespace
 

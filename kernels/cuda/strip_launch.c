@@ -2,8 +2,11 @@
 #include "kernels/cuda/strip_launch.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "kernels/layout/cuda_strip.h"
+
+#define PARTS_M_MIN 17u /* up to 16 rows, strip_gemm keeps all of x in registers and is faster */
 
 static bool is_x_known(enum dtype dtype)
 {
@@ -41,6 +44,23 @@ int strip_check(const struct gk_problem *problem, uint32_t n_rows_max, struct re
     return gk_desc_check(&problem->desc, why);
 }
 
+int strip_parts_check(const struct gk_problem *problem, struct reason *why)
+{
+    int r = strip_check(problem, GK_BATCH_ROWS_MAX, why);
+    if (r != 0) {
+        return r;
+    }
+    if (problem->cuda_arch != 90) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
+                          problem->cuda_arch / 10, problem->cuda_arch % 10);
+    }
+    if (problem->m < PARTS_M_MIN) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it is for %u rows or more, not %u", PARTS_M_MIN,
+                          problem->m);
+    }
+    return 0;
+}
+
 struct strip_args strip_args_of(const struct gk_launch *launch)
 {
     const struct gk_problem *problem = &launch->problem;
@@ -71,4 +91,13 @@ struct strip_args strip_args_of(const struct gk_launch *launch)
         .bias_dtype = (uint8_t)desc->bias_dtype,
         .is_column_divisor = desc->column_scale == GK_COLUMN_SCALE_DIVIDES,
     };
+}
+
+struct strip_parts_args strip_parts_args_of(const struct gk_launch *launch)
+{
+    struct strip_parts_args args = {
+        .base = strip_args_of(launch), .m = launch->problem.m, .x_tiles = launch->workspace};
+    memcpy(args.rows.x, launch->x_rows, args.m * sizeof(args.rows.x[0]));
+    memcpy(args.rows.y, launch->y_rows, args.m * sizeof(args.rows.y[0]));
+    return args;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/strip_prefill_multiply.cuh"
+#include "kernels/cuda/y_room.cuh"
 
 namespace {
 
@@ -80,93 +81,8 @@ __device__ __forceinline__ uint32_t narrow_pair(float a, float b, bool is_bf16)
 
 constexpr int store_barrier = 1; /* of each warpgroup */
 
-/* ---- y goes out by way of shared memory, so that a row's 64 columns are whole lines ----
- * A warpgroup has room for 64 rows of 16-bit elements or 32 of f32, or half of that. Chunks of 16
- * bytes lie exclusive-or-ed with their row, which spreads them over the banks. */
-
-template <int elem_bytes>
-__device__ __forceinline__ uint32_t staged_chunk(uint32_t i_row, uint32_t i)
-{
-    return elem_bytes == 2 ? i ^ i_row % 8 : i ^ i_row / 2 % 4 * 2;
-}
-
-/* Two rows a sum of a lane. */
-template <int n_sums>
-__device__ __forceinline__ void stage_part(const strip_prefill_args &args, uint32_t room,
-                                           const float (&sums)[n_sums], uint16_t)
-{
-    bool is_bf16 = args.base.y_dtype == DTYPE_BF16;
-    uint32_t i_matrix = lane_id() / 8;
-    uint32_t i_row = lane_id() % 8;
-    uint32_t i_chunk = 2 * (threadIdx.x % 128 / 32) + i_matrix % 2;
-    uint32_t to = room + (8 * (i_matrix / 2) + i_row) * 128 + staged_chunk<2>(i_row, i_chunk) * 16;
-#pragma unroll
-    for (int i = 0; i < n_sums / 8; i++) {
-        uint32_t v[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            v[j] = narrow_pair(sums[8 * i + 2 * j], sums[8 * i + 2 * j + 1], is_bf16);
-        }
-        stmatrix_x4_trans(to + i * 16 * 128, v);
-    }
-}
-
-template <int n_sums>
-__device__ __forceinline__ void stage_part(const strip_prefill_args &, uint32_t room,
-                                           const float (&sums)[n_sums], float)
-{
-    uint32_t g = lane_id() / 4;
-    uint32_t t = lane_id() % 4;
-#pragma unroll
-    for (int i = 0; i < n_sums; i++) {
-        uint32_t i_row = i / 4 * 8 + 2 * t + i % 2;
-        uint32_t column = threadIdx.x % 128 / 32 * 16 + g + i % 4 / 2 * 8;
-        st_shared(room + i_row * 256 + staged_chunk<4>(i_row, column / 4) * 16 + column % 4 * 4,
-                  __float_as_uint(sums[i]));
-    }
-}
-
-/* 16 bytes of a row, where they do not all belong to it or lie askew. */
-template <int elem_bytes>
-__device__ __forceinline__ void store_elements(uint8_t *row, uint32_t column, uint32_t n, uint4 v)
-{
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (uint32_t i = 0; i < 16 / elem_bytes; i++) {
-        if (column + i < n && elem_bytes == 4) {
-            reinterpret_cast<uint32_t *>(row)[column + i] = words[i % 4];
-        } else if (column + i < n) {
-            reinterpret_cast<uint16_t *>(row)[column + i] =
-                static_cast<uint16_t>(words[i / 2] >> i % 2 * 16);
-        }
-    }
-}
-
-template <uint32_t n_bytes, int elem_bytes>
-__device__ __forceinline__ void copy_part(const strip_prefill_args &args, const y_part &part,
-                                          uint32_t room, uint32_t first_m)
-{
-    constexpr uint32_t n_row_chunks = 4 * elem_bytes;
-    bool is_whole = (reinterpret_cast<uintptr_t>(args.y) | args.y_stride_bytes) % 16 == 0 &&
-                    part.warpgroup_n + 64 <= args.base.n;
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x % 128; i < n_bytes / 16; i += 128) {
-        uint32_t i_row = i / n_row_chunks;
-        uint32_t i_chunk = i % n_row_chunks;
-        if (first_m + i_row >= args.m) {
-            return;
-        }
-        uint4 v = ld_shared_v4(room + i_row * n_row_chunks * 16 +
-                               staged_chunk<elem_bytes>(i_row, i_chunk) * 16);
-        uint8_t *row = static_cast<uint8_t *>(args.y) + (first_m + i_row) * args.y_stride_bytes;
-        uint32_t column = part.warpgroup_n + i_chunk * 16 / elem_bytes;
-        if (is_whole) {
-            *reinterpret_cast<uint4 *>(row + column * elem_bytes) = v;
-        } else {
-            store_elements<elem_bytes>(row, column, args.base.n, v);
-        }
-    }
-}
+/* ---- y goes out by way of shared memory (y_room.cuh) ----
+ * A warpgroup has room for 64 rows of 16-bit elements or 32 of f32, or half of that. */
 
 template <typename tile, typename elem>
 __device__ __forceinline__ void store_parts(const strip_prefill_args &args, uint32_t base,
@@ -174,6 +90,8 @@ __device__ __forceinline__ void store_parts(const strip_prefill_args &args, uint
 {
     constexpr int n_rows = tile::y_warpgroup_bytes / 64 / sizeof(elem);
     uint32_t room = base + tile::y + this_warpgroup() * tile::y_warpgroup_bytes;
+    uint32_t i_thread = threadIdx.x % 128;
+    y_columns to = {args.y, args.y_stride_bytes, args.m, args.base.n, part.warpgroup_n};
 #pragma unroll
     for (int i = 0; i < tile::n / n_rows; i++) {
         float staged[n_rows / 2];
@@ -182,10 +100,17 @@ __device__ __forceinline__ void store_parts(const strip_prefill_args &args, uint
             staged[j] = sums[i * n_rows / 2 + j];
         }
         bar_sync(store_barrier + this_warpgroup(), 128);
-        stage_part(args, room, staged, elem());
+        if constexpr (sizeof(elem) == 2) {
+            stage_pairs(room, i_thread / 32, staged, [&](float a, float b) {
+                return narrow_pair(a, b, args.base.y_dtype == DTYPE_BF16);
+            });
+        } else {
+            stage_words<n_rows / 2>(room, i_thread / 32, staged,
+                                    [](float v) { return __float_as_uint(v); });
+        }
         bar_sync(store_barrier + this_warpgroup(), 128);
-        copy_part<tile::y_warpgroup_bytes, sizeof(elem)>(args, part, room,
-                                                         part.first_m + i * n_rows);
+        copy_out<tile::y_warpgroup_bytes, sizeof(elem)>(to, is_whole(to), room,
+                                                        part.first_m + i * n_rows, i_thread);
     }
 }
 

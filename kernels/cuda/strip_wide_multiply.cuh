@@ -1,8 +1,9 @@
 /* strip_wide_multiply.cuh - the launch of strip_wide.cu that multiplies: its kernel. */
 #pragma once
 
+#include "kernels/cuda/strip_parts.cuh"
+#include "kernels/cuda/strip_parts.h"
 #include "kernels/cuda/strip_wide_feed.cuh"
-#include "kernels/cuda/strip_wide_parts.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 namespace {
@@ -48,7 +49,7 @@ struct warp_state {
 /* One group of a slice: s = fma(chain, scale, s). The next tile of x is asked for while the tensor
  * cores work. */
 template <typename traits, int n_rows, bool has_zeros>
-__device__ __forceinline__ void multiply_group(const strip_wide_args &args, warp_state &state,
+__device__ __forceinline__ void multiply_group(const strip_parts_args &args, warp_state &state,
                                                int i_group, uint32_t codes, const float2 &scales,
                                                const float2 &offsets, float (&sums)[n_rows / 2])
 {
@@ -91,7 +92,7 @@ __device__ __forceinline__ void multiply_group(const strip_wide_args &args, warp
 }
 
 template <typename traits, int n_rows, bool has_zeros>
-__device__ __forceinline__ void multiply_slice(const strip_wide_args &args, warp_state &state,
+__device__ __forceinline__ void multiply_slice(const strip_parts_args &args, warp_state &state,
                                                uint32_t stage, float (&sums)[n_rows / 2])
 {
     uint32_t pairs[n_groups];
@@ -109,50 +110,17 @@ __device__ __forceinline__ void multiply_slice(const strip_wide_args &args, warp
     }
 }
 
-/* A lane of the sum is over: it is added to those of its part before it, from 0, which wait in
- * shared memory: registers are short. A part that is over goes to memory, unless parts are added up
- * here: then to the totals if there are any, else the last one stays. */
-template <int n_rows, bool has_zeros>
-__device__ __forceinline__ void end_lane_of(const strip_wide_args &args, uint32_t i_lane,
-                                            uint32_t i_strip, uint32_t stages,
-                                            float (&sums)[n_rows / 2])
-{
-    using map = shared_map<n_rows, has_zeros>;
-    uint32_t place = stages + map::warp_lanes;
-    if (i_lane % STRIP_PART_LANES != 0) {
-#pragma unroll
-        for (int i = 0; i < n_rows / 8; i++) {
-            float4 v = shared_float4(place + i * 512);
-            sums[4 * i] = v.x + sums[4 * i];
-            sums[4 * i + 1] = v.y + sums[4 * i + 1];
-            sums[4 * i + 2] = v.z + sums[4 * i + 2];
-            sums[4 * i + 3] = v.w + sums[4 * i + 3];
-        }
-    }
-    bool is_last = i_lane == args.n_lanes - 1;
-    bool is_part_over = i_lane % STRIP_PART_LANES == STRIP_PART_LANES - 1 || is_last;
-    if (is_part_over && map::has_totals && gridDim.x == 1) {
-        add_part<n_rows>(stages + map::totals, i_lane / STRIP_PART_LANES, sums);
-    } else if (!is_part_over || (is_last && gridDim.x == 1)) {
-#pragma unroll
-        for (int i = 0; i < n_rows / 8; i++) {
-            st_shared_v4(place + i * 512, make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2],
-                                                      sums[4 * i + 3]));
-        }
-    } else if (i_strip < args.n_launch_strips) {
-        store_part<n_rows>(args, i_lane / STRIP_PART_LANES, i_strip, sums);
-    }
-}
-
 /* One warp's part in all units of the CTA. */
 template <typename traits, int n_rows, bool has_zeros>
-__device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state &state,
+__device__ __forceinline__ void multiply(const strip_parts_args &args, warp_state &state,
                                          uint32_t first_stage)
 {
     constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
     constexpr bool is_x_behind = (n_x_stages(n_rows) - 1) / n_groups < n_stages - 1;
     const warp_id &id = state.id;
     using map = shared_map<n_rows, has_zeros>;
+    waiting_sums<map::has_totals> waiting = {first_stage + map::warp_lanes,
+                                             first_stage + map::totals};
     uint32_t i_stage = 0;
     for (cursor at = first_of_tile(blockIdx.y); !is_over(args, at);
          at = first_of_tile(at.i_tile + gridDim.y)) {
@@ -168,7 +136,7 @@ __device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state
                 if (!is_x_behind) {
                     state.x_slice = next_slice;
                 }
-                cursor_on(args, state.next);
+                to_next_slice(args, state.next);
                 multiply_slice<traits, n_rows, has_zeros>(
                     args, state, first_stage + i_stage * stage_bytes, sums);
                 i_stage = i_stage == n_stages - 1 ? 0 : i_stage + 1;
@@ -176,23 +144,18 @@ __device__ __forceinline__ void multiply(const strip_wide_args &args, warp_state
                     state.x_slice = next_slice;
                 }
             } while (next_step(args, at));
-            end_lane_of<n_rows, has_zeros>(args, at.i_lane, strip_of(args, id, at.i_tile),
-                                           first_stage, sums);
+            end_lane_of(args, at.i_lane, strip_of(id, at.i_tile), waiting, sums);
         }
-        if (uint32_t i_strip = strip_of(args, id, at.i_tile);
+        if (uint32_t i_strip = strip_of(id, at.i_tile);
             gridDim.x == 1 && i_strip < args.n_launch_strips) {
-            if (map::has_totals) {
-                finish_totals<traits>(args, i_strip, first_stage + map::totals);
-            } else {
-                finish<traits>(args, i_strip, first_stage + map::warp_lanes);
-            }
+            finish(args, i_strip, waiting);
         }
     }
 }
 
 template <typename traits, int n_rows, bool has_zeros>
-__global__ void __launch_bounds__(128 * n_warpgroups_max, 1)
-    strip_wide(const __grid_constant__ strip_wide_args args)
+__global__ void __launch_bounds__(128 * strip_parts_warpgroups_max, 1)
+    strip_wide(const __grid_constant__ strip_parts_args args)
 {
     using map = shared_map<n_rows, has_zeros>;
     constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
@@ -204,16 +167,9 @@ __global__ void __launch_bounds__(128 * n_warpgroups_max, 1)
     for (int i = 0; i < n_stages - 1; i++) {
         fetch<has_zeros>(args, state.id, state.next, first_stage + i * stage_bytes);
         state.x_slice = slice_of(args, state.next);
-        cursor_on(args, state.next);
+        to_next_slice(args, state.next);
     }
-    if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < map::n_x; i++) {
-            mbarrier_init(base + map::full + 8 * i, 1);
-            mbarrier_init(base + map::empty + 8 * i, state.id.n_warps);
-        }
-        fence_mbarrier_init();
-    }
-    __syncthreads();
+    init_ring(base + map::full, base + map::empty, map::n_x, state.id.n_warps);
     griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
         griddepcontrol_wait();

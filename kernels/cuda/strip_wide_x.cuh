@@ -1,24 +1,15 @@
 /* strip_wide_x.cuh - the first launch of strip_wide.cu: x as wgmma wants it in shared memory.
  *
- * A tile is 128 k of all rows: two blocks of 64 k, rows of 128 bytes swizzled by 128, k permuted
- * within blocks of 32 as the weight's layout has it (strip.h), and behind them the f32 sums over x
- * that a group starts from. Permutation, misaligned rows and ragged
- * ends are over with here. */
+ * Behind the blocks of a tile are the f32 sums over x that a group starts from. Permutation,
+ * misaligned rows and ragged ends are over with here. */
 #pragma once
 
-#include "kernels/cuda/strip_wide_args.h"
-#include "kernels/cuda/strip_x.cuh"
+#include "kernels/cuda/strip_parts_x.cuh"
 
 namespace {
 
 constexpr int n_groups = 2; /* of 128 in a slice: the only size strip_wide.cu takes */
 constexpr int n_group_units = n_units / n_groups;
-constexpr uint32_t row_bytes = STRIP_UNIT_K * 2;
-
-__host__ __device__ constexpr uint32_t tile_blocks_bytes(uint32_t n_rows)
-{
-    return n_group_units * n_rows * row_bytes;
-}
 
 __host__ __device__ constexpr uint32_t tile_sums_bytes(uint32_t n_rows)
 {
@@ -30,16 +21,12 @@ __host__ __device__ constexpr uint32_t tile_bytes(uint32_t n_rows)
     return tile_blocks_bytes(n_rows) + tile_sums_bytes(n_rows);
 }
 
-/* Rows of x a tile has: what wgmma is compiled for. */
-uint32_t tile_rows(uint32_t m)
-{
-    return m <= 32 ? 32 : 64;
-}
+/* A row in the tiles of a slice. */
+constexpr uint32_t x_row_bytes = n_groups * tile_bytes(1);
 
-/* A CTA, of one warp, has 8 rows of x and a slice: the B fragments of mma.sync are what goes side
- * by side. */
+/* A CTA, of one warp, has 8 rows of x and a slice. */
 template <typename traits, bool has_zeros>
-__global__ void __launch_bounds__(32) lay_out_x(const __grid_constant__ strip_wide_args args)
+__global__ void __launch_bounds__(32) lay_out_x(const __grid_constant__ strip_parts_args args)
 {
     warp_id id = this_warp();
     uint32_t i_slice = blockIdx.x;
@@ -51,17 +38,7 @@ __global__ void __launch_bounds__(32) lay_out_x(const __grid_constant__ strip_wi
     x_slice<n_groups> x;
     load_fragments(args.base, id, i_slice, i_row < args.m ? args.rows.x[i_row] : nullptr, x);
     sum_groups<traits, n_groups, has_zeros>(x);
-#pragma unroll
-    for (int i_unit = 0; i_unit < n_units; i_unit++) {
-        uint8_t *row = tiles + i_unit / n_group_units * tile_bytes(n_rows) +
-                       (i_unit % n_group_units * n_rows + i_row) * row_bytes;
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t chunk = i ^ id.g;
-            *reinterpret_cast<uint32_t *>(row + chunk * 16 + id.t * 4) =
-                x.fragments[4 * i_unit + i / 2][i % 2];
-        }
-    }
+    store_row(x, id, i_row, n_rows, tile_bytes(n_rows), tiles);
     if (id.g == 0) {
 #pragma unroll
         for (int i = 0; i < n_groups; i++) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/shared_base.cuh"
 #include "kernels/cuda/w4a8_args.h"
 #include "kernels/layout/strip.h"
 #include "kernels/layout/swizzle.h"
@@ -41,12 +42,6 @@ struct shared_map {
     static constexpr uint32_t scales = n_strips * STRIP_CODES_BYTES;
     static constexpr uint32_t zeros = scales + n_strips * slice_scale_bytes;
 };
-
-__device__ __forceinline__ uint32_t shared_base()
-{
-    extern __shared__ __align__(1024) uint8_t shared[];
-    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-}
 
 /* A place in a ring of stages, and the parity of its phase. */
 template <uint32_t n> struct ring {

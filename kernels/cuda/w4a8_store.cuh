@@ -1,14 +1,14 @@
 /* w4a8_store.cuh - the end of a tile of w4a8_prefill.cu: from sums to y.
  *
- * y goes out by way of shared memory, so that a row's 64 columns are whole lines: a warpgroup has
- * room for 64 rows of 16-bit elements or 32 of f32. Chunks of 16 bytes lie exclusive-or-ed with
- * their row, which spreads them over the banks.
+ * y goes out by way of shared memory (y_room.cuh): a warpgroup has room for 64 rows of 16-bit
+ * elements or 32 of f32.
  *
  * It is run once a unit, and most of its time would go into fetching instructions. So there is code
  * for one part only, which goes round while the sums move on through the registers. */
 #pragma once
 
 #include "kernels/cuda/w4a8_multiply.cuh"
+#include "kernels/cuda/y_room.cuh"
 
 namespace {
 
@@ -33,8 +33,7 @@ __device__ __forceinline__ y_part part_of_unit(const w4a8_args &args, const unit
     y_part part = {};
     part.warpgroup_n = at.first_strip * STRIP_N + thread / 128 * 64;
     part.first_m = at.first_m;
-    part.is_whole = (reinterpret_cast<uintptr_t>(args.y) | args.y_stride_bytes) % 16 == 0 &&
-                    part.warpgroup_n + 64 <= base.n;
+    part.is_whole = is_whole({args.y, args.y_stride_bytes, args.m, base.n, part.warpgroup_n});
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t column = min(i_n + 8 * i, base.n - 1);
         part.column_scales[i] = base.column_scales != nullptr ? base.column_scales[column] : 1.0f;
@@ -104,86 +103,9 @@ __device__ __forceinline__ uint32_t narrow_pair(float low, float high, bool is_b
     return (*reinterpret_cast<uint32_t *>(&pair) & ~nans) | (nans & 0x7e007e00u);
 }
 
-template <int elem_bytes>
-__device__ __forceinline__ uint32_t staged_chunk(uint32_t i_row, uint32_t i)
+__device__ __forceinline__ uint32_t float_bits(float value)
 {
-    return elem_bytes == 2 ? i ^ i_row % 8 : i ^ i_row / 2 % 4 * 2;
-}
-
-/* All rows of the part. */
-__device__ __forceinline__ void stage_narrow(const w4a8_args &args, uint32_t room,
-                                             const float (&values)[part_n / 2])
-{
-    bool is_bf16 = args.base.y_dtype == DTYPE_BF16;
-    uint32_t i_matrix = lane_id() / 8, i_row = lane_id() % 8;
-    uint32_t i_chunk = 2 * (thread_id() % 128 / 32) + i_matrix % 2;
-    uint32_t to = room + (8 * (i_matrix / 2) + i_row) * 128 + staged_chunk<2>(i_row, i_chunk) * 16;
-#pragma unroll
-    for (int i = 0; i < part_n / 16; i++) {
-        uint32_t v[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            v[j] = narrow_pair(values[8 * i + 2 * j], values[8 * i + 2 * j + 1], is_bf16);
-        }
-        stmatrix_x4_trans(to + i * 16 * 128, v);
-    }
-}
-
-/* Half of them. */
-__device__ __forceinline__ void stage_floats(uint32_t room, const float *values)
-{
-    uint32_t g = lane_id() / 4, t = lane_id() % 4;
-#pragma unroll
-    for (int i = 0; i < part_n / 4; i++) {
-        uint32_t i_row = i / 4 * 8 + 2 * t + i % 2;
-        uint32_t column = thread_id() % 128 / 32 * STRIP_N + g + i % 4 / 2 * 8;
-        float value = values[i] == values[i] ? values[i] : __uint_as_float(0x7fc00000u);
-        st_shared(room + i_row * 256 + staged_chunk<4>(i_row, column / 4) * 16 + column % 4 * 4,
-                  __float_as_uint(value));
-    }
-}
-
-/* ---- to y ---- */
-
-/* 16 bytes of a row, where they do not all belong to it or lie askew. */
-template <int elem_bytes>
-__device__ __forceinline__ void store_elements(uint8_t *row, uint32_t column, uint32_t n,
-                                               const uint4 &v)
-{
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (uint32_t i = 0; i < 16 / elem_bytes; i++) {
-        if (column + i < n && elem_bytes == 4) {
-            reinterpret_cast<uint32_t *>(row)[column + i] = words[i % 4];
-        } else if (column + i < n) {
-            reinterpret_cast<uint16_t *>(row)[column + i] =
-                static_cast<uint16_t>(words[i / 2 % 4] >> i % 2 * 16);
-        }
-    }
-}
-
-/* A warpgroup: what lies in its room. */
-template <int elem_bytes>
-__device__ __forceinline__ void copy_out(const w4a8_args &args, const y_part &part, uint32_t room,
-                                         uint32_t first_m)
-{
-    constexpr uint32_t n_row_chunks = 4 * elem_bytes;
-#pragma unroll 1
-    for (uint32_t i = thread_id() % 128; i < y_warpgroup_bytes / 16; i += 128) {
-        uint32_t i_row = i / n_row_chunks, i_chunk = i % n_row_chunks;
-        if (first_m + i_row >= args.m) {
-            return;
-        }
-        uint4 v = ld_shared_v4(room + i_row * n_row_chunks * 16 +
-                               staged_chunk<elem_bytes>(i_row, i_chunk) * 16);
-        uint8_t *row = static_cast<uint8_t *>(args.y) + (first_m + i_row) * args.y_stride_bytes;
-        uint32_t column = part.warpgroup_n + i_chunk * 16 / elem_bytes;
-        if (part.is_whole) {
-            *reinterpret_cast<uint4 *>(row + column * elem_bytes) = v;
-        } else {
-            store_elements<elem_bytes>(row, column, args.base.n, v);
-        }
-    }
+    return value == value ? __float_as_uint(value) : 0x7fc00000u;
 }
 
 __device__ __forceinline__ void meet_warpgroup()
@@ -195,19 +117,24 @@ __device__ __forceinline__ void store_part(const w4a8_args &args, const y_part &
                                            const float (&values)[part_n / 2])
 {
     uint32_t room = shared_base() + shared_map::y + thread_id() / 128 * y_warpgroup_bytes;
+    y_columns to = {args.y, args.y_stride_bytes, args.m, args.base.n, part.warpgroup_n};
     if (args.base.y_dtype != DTYPE_F32) {
         meet_warpgroup();
-        stage_narrow(args, room, values);
+        stage_pairs(room, thread_id() % 128 / 32, values, [&](float a, float b) {
+            return narrow_pair(a, b, args.base.y_dtype == DTYPE_BF16);
+        });
         meet_warpgroup();
-        copy_out<2>(args, part, room, part.first_m);
+        copy_out<y_warpgroup_bytes, 2>(to, part.is_whole, room, part.first_m, thread_id() % 128);
         return;
     }
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
         meet_warpgroup();
-        stage_floats(room, values + i * (part_n / 4));
+        stage_words<part_n / 4>(room, thread_id() % 128 / 32, values + i * (part_n / 4),
+                                float_bits);
         meet_warpgroup();
-        copy_out<4>(args, part, room, part.first_m + i * (part_n / 2));
+        copy_out<y_warpgroup_bytes, 4>(to, part.is_whole, room, part.first_m + i * (part_n / 2),
+                                       thread_id() % 128);
     }
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/shared_base.cuh"
 #include "kernels/cuda/w8a8_args.h"
 #include "kernels/layout/swizzle.h"
 
@@ -57,12 +58,6 @@ __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
         args.n_stages * map.w_stage_bytes + (n_wgmma_rows / SWIZZLE_ROWS - 1) * SWIZZLE_ATOM_BYTES;
     map.total_bytes = map.total_bytes < read_on ? read_on : map.total_bytes;
     return map;
-}
-
-__device__ __forceinline__ uint32_t shared_base()
-{
-    extern __shared__ __align__(1024) uint8_t shared[];
-    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
 /* Threads that multiply, which come first: whole warpgroups, enough for the CTA's rows of W. */

@@ -26,6 +26,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device_table.cuh"
+#include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/w8a8.h"
 #include "kernels/cuda/w8a8_gather.cuh"
 #include "kernels/cuda/w8a8_multiply.cuh"
@@ -243,17 +244,8 @@ cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
 cudaError_t launch(const void *function, uint32_t n_ctas, uint32_t n_feed_threads,
                    const w8a8_gemm_args &args, bool may_overlap, void **parameters, void *stream)
 {
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = n_ctas;
-    config.blockDim = n_consumers(args) + n_feed_threads;
-    config.dynamicSmemBytes = map_of(args).total_bytes;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &overlap;
-    config.numAttrs = 1;
-    return cudaLaunchKernelExC(&config, function, parameters);
+    launch_shape shape = {n_ctas, n_consumers(args) + n_feed_threads, map_of(args).total_bytes};
+    return overlap_launch(function, shape, may_overlap, parameters, stream);
 }
 
 cudaError_t allow_shared(const void *function)

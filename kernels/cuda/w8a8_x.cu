@@ -7,6 +7,7 @@
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/w8a8.h"
 #include "kernels/cuda/w8a8_quantise.cuh"
@@ -215,14 +216,8 @@ int w8a8_lay_out_enqueue(const struct w8a8_lay_out_args *args, bool may_overlap,
     uint32_t n_parts = div_up(args->k, n_threads * unit_k);
     uint32_t n_parts_wanted = div_up(n_ctas_wanted, args->x.n_rows);
     n_parts = args->has_sums ? 1 : n_parts < n_parts_wanted ? n_parts : n_parts_wanted;
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(n_parts, args->x.n_rows);
-    config.blockDim = n_threads;
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &overlap;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, lay_out_x, *args);
+    launch_shape shape = {dim3(n_parts, args->x.n_rows), n_threads, 0};
+    void *parameters[] = {const_cast<w8a8_lay_out_args *>(args)};
+    return overlap_launch(reinterpret_cast<const void *>(lay_out_x), shape, may_overlap, parameters,
+                          stream);
 }

@@ -160,17 +160,24 @@ static void test_socket_modes(void **state)
     assert_int_equal(fixture_stop(&life->fixture), 0);
 }
 
-/* A folder that is there keeps its mode: who asked for more is told. */
-static void test_narrow_folder(void **state)
+/* A folder that is there keeps its mode: who asked for more is told, and who has more than he may
+ * think as well. */
+static void test_modes_of_the_folder(void **state)
 {
-    static const mode_t modes[] = {0700, 0750};
+    static const struct {
+        mode_t mode;
+        uint32_t n_narrow, n_wide; /* times that it was told by then */
+    } cases[] = {{0700, 1, 0}, {0750, 1, 0}, {0770, 1, 1}};
     struct life *life = *state;
     life->options.config = "socket_mode = 0660\n";
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(chmod(life->fixture.socket_dir, modes[i]), 0);
+    for (uint32_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        assert_int_equal(chmod(life->fixture.socket_dir, cases[i].mode), 0);
         fixture_start(&life->fixture, &life->options);
         assert_int_equal(fixture_stop(&life->fixture), 0);
-        assert_int_equal(fixture_logged(&life->fixture, "others cannot reach the sockets"), 1);
+        assert_int_equal(fixture_logged(&life->fixture, "others cannot reach the sockets"),
+                         cases[i].n_narrow);
+        assert_int_equal(fixture_logged(&life->fixture, "may write there (mode 0770)"),
+                         cases[i].n_wide);
     }
 }
 
@@ -218,9 +225,9 @@ int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_stale_socket),  CASE(test_second_daemon), CASE(test_two_at_once),
-        CASE(test_foreign_file),  CASE(test_path_lengths),  CASE(test_socket_modes),
-        CASE(test_narrow_folder), CASE(test_abstract_name), CASE(test_another_user),
+        CASE(test_stale_socket),        CASE(test_second_daemon), CASE(test_two_at_once),
+        CASE(test_foreign_file),        CASE(test_path_lengths),  CASE(test_socket_modes),
+        CASE(test_modes_of_the_folder), CASE(test_abstract_name), CASE(test_another_user),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

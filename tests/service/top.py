@@ -43,7 +43,7 @@ def check_under_load(folder):
         if float(line(text, "host ")[1]) > 100:
             break
     assert float(line(text, "host ")[1]) > 100 and float(line(text, "minilm")[1]) > 100, text
-    assert "WARNING" not in text and "serving" in text and "37 weights" in text, text
+    assert "WARNING" not in text and "serving" in text and "1 model, 37 weights" in text, text
     assert re.search(r"^host int4 x float +\d", text, re.M), text
     assert clients.wait(timeout=60) == 0
 

@@ -250,7 +250,7 @@ static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
         table.y[i] = (uint8_t *)r.y + (uint64_t)i * w.shape.n * (f32 ? 4 : 2);
     }
     if (which == WIDE) {
-        strip_wide_args wide = {};
+        strip_parts_args wide = {};
         wide.base = args;
         wide.rows = table;
         wide.m = m;
@@ -259,7 +259,7 @@ static void enqueue(const weight &w, const rows &r, uint32_t m, uint32_t i_copy,
         return;
     }
     if (which == BATCH) {
-        strip_batch_args batch = {};
+        strip_parts_args batch = {};
         batch.base = args;
         batch.rows = table;
         batch.m = m;

@@ -100,15 +100,15 @@ static void test_ranges(void **state)
 {
     (void)state;
     struct plain_choice choice = {.rows_max = 1024};
-    static const uint16_t ms[][2] = {{1, 0},   {16, 0},  {17, 1},  {64, 1},  {65, 2},  {96, 2},
-                                     {97, 3},  {128, 3}, {192, 4}, {256, 5}, {257, 6}, {384, 6},
-                                     {512, 7}, {513, 8}, {769, 9}, {1024, 9}};
+    static const uint16_t ms[][2] = {{1, 0},   {16, 0},  {17, 1},  {32, 1},  {33, 2},   {64, 2},
+                                     {65, 3},  {96, 3},  {97, 4},  {128, 4}, {192, 5},  {256, 6},
+                                     {257, 7}, {384, 7}, {512, 8}, {513, 9}, {769, 10}, {1024, 10}};
     for (uint32_t i = 0; i < ARRAY_LENGTH(ms); i++) {
         assert_ptr_equal(plain_algorithm(&choice, ms[i][0]), &choice.algorithms[ms[i][1]]);
     }
     choice.rows_max = 64;
-    assert_int_equal(plain_range_end(64, 1), 64);
-    assert_ptr_equal(plain_algorithm(&choice, 64), &choice.algorithms[1]);
+    assert_int_equal(plain_range_end(64, 2), 64);
+    assert_ptr_equal(plain_algorithm(&choice, 64), &choice.algorithms[2]);
 }
 
 /* A launch of any m finds room in what the largest one wants. */

@@ -1,0 +1,34 @@
+/* overlap_launch.cuh - launches that may begin before the one ahead of them in their stream ends:
+ * programmatic dependent launch. Such a kernel calls griddepcontrol_wait() before it reads what the
+ * other one wrote. */
+#pragma once
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+namespace {
+
+struct launch_shape {
+    dim3 grid;
+    uint32_t n_threads;
+    uint32_t shared_bytes;
+};
+
+/* parameters: the addresses of the kernel's. */
+inline cudaError_t overlap_launch(const void *function, const launch_shape &shape, bool may_overlap,
+                                  void **parameters, void *stream)
+{
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = may_overlap ? 1 : 0;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = shape.grid;
+    config.blockDim = shape.n_threads;
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    return cudaLaunchKernelExC(&config, function, parameters);
+}
+
+} // namespace
