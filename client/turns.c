@@ -159,13 +159,22 @@ static int let_go_of_words(struct queue *queue)
     return 0;
 }
 
+/* Of a daemon that is there; that it has gone is the watcher's to find out. */
+static bool has_words(struct queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool is_good = queue->turns.is_open && !queue->turns.is_over;
+    pthread_mutex_unlock(&queue->lock);
+    return is_good;
+}
+
 static int open_locked(struct gemmd_client *client, struct queue *queue, uint32_t device_index)
 {
     struct turns turns = {.region = REGION_NULL};
     if (atomic_load(&client->is_reviving)) {
         return session_gone(client);
     }
-    if (queue->turns.is_open && !queue->turns.is_over) {
+    if (has_words(queue)) {
         return start_watcher(client); /* which may have failed the first time */
     }
     int r = let_go_of_words(queue);

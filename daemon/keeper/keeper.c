@@ -129,13 +129,14 @@ static void read_notices(struct keeper *keeper)
 
 /* ---- the child ---- */
 
-/* Ends with its parent: a second keeper could not be given what the first one held. */
-static void become_daemon(struct keeper *keeper)
+/* Ends with its parent, be that gone already: a second keeper could not be given what the first one
+ * held. */
+static void become_daemon(struct keeper *keeper, pid_t parent)
 {
     char usec[32];
     (void)snprintf(usec, sizeof(usec), "%llu",
                    (unsigned long long)(keeper->watchdog_nsec / CLOCK_NSEC_PER_USEC));
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 ||
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != parent ||
         setenv("NOTIFY_SOCKET", keeper->notify_address, 1) < 0 ||
         setenv("WATCHDOG_USEC", usec, 1) < 0 || unsetenv("WATCHDOG_PID") < 0 ||
         fdstore_hand_over(&keeper->store) < 0 ||
@@ -150,9 +151,10 @@ static void start_child(struct keeper *keeper)
 {
     keeper->alive_nsec = 0;
     keeper->is_upgrading = false;
+    pid_t parent = getpid();
     keeper->child = fork();
     if (keeper->child == 0) {
-        become_daemon(keeper);
+        become_daemon(keeper, parent);
     }
     if (keeper->child < 0) {
         log_write(LOG_LEVEL_ERROR, "keeper", "fork: %s", strerror(errno));

@@ -87,12 +87,11 @@ __device__ __forceinline__ slice_source source_of(const strip_args &args, const 
     return {record + codes, scales - codes, zeros - codes};
 }
 
-/* This lane's scales and zero points in a stage. Eight scales are two vectors, 512 bytes apart. */
+/* This lane's scales and zero points in a stage. */
 template <int n_groups>
 __device__ __forceinline__ uint32_t scales_of(uint32_t stage, const warp_id &id)
 {
-    constexpr int lane_bytes = n_groups == 8 ? 16 : 4 * n_groups;
-    return stage + STRIP_CODES_BYTES + id.lane * lane_bytes - id.lane * 16;
+    return stage + STRIP_CODES_BYTES + id.lane * 4 * n_groups - id.lane * 16;
 }
 
 template <int n_groups>
@@ -119,19 +118,13 @@ __device__ __forceinline__ void copy_slice(const slice_source &from, const warp_
 {
     using size = sizes<n_groups, has_zeros, bits>;
     copy_codes(from, stage, i_half);
-    if constexpr (size::lane_scales <= 16) {
-        cp_async<size::lane_scales>(scales_of<n_groups>(stage, id),
-                                    from.codes + from.scales_offset);
-    } else {
-        cp_async<16>(scales_of<n_groups>(stage, id), from.codes + from.scales_offset);
-        cp_async<16>(scales_of<n_groups>(stage, id) + 512, from.codes + from.scales_offset + 16);
-    }
+    cp_async<size::lane_scales>(scales_of<n_groups>(stage, id), from.codes + from.scales_offset);
     if constexpr (has_zeros) {
         cp_async<size::lane_zeros>(zeros_of<n_groups>(stage, id), from.codes + from.zeros_offset);
     }
 }
 
-/* Scales of rows g and g + 8, a word a group. */
+/* Scales of rows g and g + 8, a word a group; of two or four groups. */
 template <int n_groups>
 __device__ __forceinline__ void read_scales(uint32_t scales, uint32_t (&pairs)[n_groups])
 {
@@ -140,14 +133,12 @@ __device__ __forceinline__ void read_scales(uint32_t scales, uint32_t (&pairs)[n
         pairs[0] = v.x;
         pairs[1] = v.y;
     } else {
-#pragma unroll
-        for (int i = 0; i < n_groups; i += 4) {
-            uint4 v = ld_shared_v4(scales + i / 4 * 512);
-            pairs[i] = v.x;
-            pairs[i + 1] = v.y;
-            pairs[i + 2] = v.z;
-            pairs[i + 3] = v.w;
-        }
+        static_assert(n_groups == 4);
+        uint4 v = ld_shared_v4(scales);
+        pairs[0] = v.x;
+        pairs[1] = v.y;
+        pairs[2] = v.z;
+        pairs[3] = v.w;
     }
 }
 

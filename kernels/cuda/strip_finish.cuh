@@ -90,7 +90,7 @@ __device__ __forceinline__ float sum_warps(const float *place, uint32_t stride, 
 }
 
 /* Add up each four warps, in order, then these quarters, and write y: an element a thread. */
-template <typename traits, int n_m8, bool reads_parameters>
+template <typename traits, int n_m8>
 __device__ __forceinline__ void finish(const strip_args &args, const gk_ahead *ahead,
                                        const strip_rows &rows, const warp_id &id, const float *sums,
                                        uint32_t first_strip, uint32_t n_strips)
@@ -103,11 +103,7 @@ __device__ __forceinline__ void finish(const strip_args &args, const gk_ahead *a
         float total = sum_warps(place, n_m8 * 128, id.n_warps);
         uint32_t i_strip = blockIdx.x + (first_strip + one.i_strip) * gridDim.x;
         uint32_t i_n = i_strip * STRIP_N + one.i_row;
-        if (reads_parameters && ahead == nullptr) {
-            store_y<traits>(args, args.y_rows, m, i_n, one.i_m, total);
-        } else {
-            store_y<traits>(args, rows.y, m, i_n, one.i_m, total);
-        }
+        store_y<traits>(args, rows.y, m, i_n, one.i_m, total);
     }
 }
 

@@ -7,44 +7,10 @@
 #include "kernels/cuda/registry.h"
 #include "kernels/cuda/strip_gemm.h"
 #include "kernels/cuda/strip_launch.h"
-#include "kernels/layout/cuda_strip.h"
-#include "kernels/layout/strip.h"
-
-/* 163 KiB on A100 and Orin, 227 KiB from Hopper on; the GPUs of workstations have 99. */
-static bool has_large_shared_memory(uint32_t cuda_arch)
-{
-    return cuda_arch == 80 || cuda_arch == 87 || (cuda_arch >= 90 && cuda_arch < 120);
-}
-
-#define SMALL_SHARED_KIB 95u /* of 99, 4 are left to others: strip_gemm.cu */
-
-/* At least, for 8 rows of x: a warp has two stages of 2 KiB of codes, with scales and zero points
- * for each of its lanes, what groups start from, and 512 bytes of sums. */
-static uint32_t least_shared_kib(const struct gk_desc *desc)
-{
-    struct strip_shape shape = strip_shape(desc);
-    bool is_int = shape.scaling == STRIP_SCALES_PAIRS;
-    uint32_t lane_bytes = is_int ? shape.n_slice_groups * (desc->has_zeros ? 6 : 4) : 16;
-    uint32_t starts_bytes = is_int ? 32 * shape.n_slice_groups : 0;
-    uint32_t warp_bytes = 2 * (STRIP_CODES_BYTES + 32 * lane_bytes) + starts_bytes + 512;
-    return (STRIP_STEP_SLICES * warp_bytes + 1023) / 1024;
-}
 
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
-    int r = strip_check(problem, GK_BATCH_ROWS_MAX, why);
-    if (r != 0) {
-        return r;
-    }
-    uint32_t n_kib = least_shared_kib(&problem->desc);
-    if (n_kib > SMALL_SHARED_KIB && !has_large_shared_memory(problem->cuda_arch)) {
-        return reason_set(why, STATUS_UNSUPPORTED,
-                          "it needs %u KiB of shared memory for such groups, and compute "
-                          "capability %u.%u has %u",
-                          n_kib, problem->cuda_arch / 10, problem->cuda_arch % 10,
-                          SMALL_SHARED_KIB);
-    }
-    return 0;
+    return strip_check(problem, GK_BATCH_ROWS_MAX, why);
 }
 
 static uint64_t workspace_bytes(const struct gk_problem *problem)

@@ -18,20 +18,51 @@ template <typename traits_, int n_groups_, bool has_zeros_> struct int_format {
     static constexpr int bits = traits::bits;
     static constexpr int n_groups = n_groups_;
     static constexpr bool has_zeros = has_zeros_;
-    using size = sizes<n_groups, has_zeros, bits>;
     static constexpr strip_scaling scaling = STRIP_SCALES_PAIRS;
+
+    /* Scales and zero points of groups of 128 are few: each lane has a copy of its own. Those of
+     * shorter groups a stage has once, as they lie in memory, 16 bytes copied by each of the first
+     * lanes: with copies for every lane, groups of 32 left room for two strips' sums, and x was
+     * read for every second strip. */
+    static constexpr bool is_shared = n_groups > 2;
+    using parts = sizes<n_groups, has_zeros, bits>;
+    static constexpr uint32_t scales_bytes = 8 * parts::lane_scales;
+    static constexpr uint32_t zeros_bytes = 8 * parts::lane_zeros;
+    struct size {
+        static constexpr uint32_t slice = parts::slice;
+        static constexpr uint32_t stage =
+            is_shared ? STRIP_CODES_BYTES + (scales_bytes + zeros_bytes + 127) / 128 * 128
+                      : parts::stage;
+    };
 
     static __device__ __forceinline__ slice_source source(const strip_args &args, const warp_id &id,
                                                           uint64_t i_strip, uint32_t i_step,
                                                           uint32_t i)
     {
-        return source_of<n_groups, has_zeros, bits>(args, id, i_strip, i_step, i);
+        slice_source from = source_of<n_groups, has_zeros, bits>(args, id, i_strip, i_step, i);
+        if constexpr (is_shared) {
+            uint32_t n = step_slices(args, i_step);
+            uint32_t part = id.lane * 16; /* of the slice's scales, then of its zero points */
+            uint32_t place = part < scales_bytes ? n * parts::codes + i * scales_bytes + part
+                                                 : n * (parts::codes + scales_bytes) +
+                                                       i * zeros_bytes + part - scales_bytes;
+            from.scales_offset = place - (i * parts::codes + id.lane * 16);
+        }
+        return from;
     }
 
     static __device__ __forceinline__ void copy(const slice_source &from, const warp_id &id,
                                                 uint32_t stage, uint32_t i_half)
     {
-        copy_slice<n_groups, has_zeros, bits>(from, id, stage, i_half);
+        if constexpr (is_shared) {
+            copy_codes(from, stage, i_half);
+            __syncwarp(); /* the stage was read by other lanes, too */
+            if (id.lane * 16 < scales_bytes + zeros_bytes) {
+                cp_async<16>(stage + STRIP_CODES_BYTES, from.codes + from.scales_offset);
+            }
+        } else {
+            copy_slice<n_groups, has_zeros, bits>(from, id, stage, i_half);
+        }
     }
 
     /* What groups start from waits in shared memory, since registers are short: 8 floats, for as
@@ -66,9 +97,17 @@ template <typename traits_, int n_groups_, bool has_zeros_> struct int_format {
     bool is_bf16;
 
     __device__ __forceinline__ int_format(const strip_args &args, const warp_id &id, uint32_t stage)
-        : scales(scales_of<n_groups>(stage, id)), zeros(zeros_of<n_groups>(stage, id)),
-          is_bf16(args.scale_dtype == DTYPE_BF16)
+        : is_bf16(args.scale_dtype == DTYPE_BF16)
     {
+        if constexpr (is_shared) {
+            __syncwarp(); /* what another lane copied is there */
+            scales = stage + STRIP_CODES_BYTES - id.lane * 16 + id.g * parts::lane_scales;
+            zeros =
+                stage + STRIP_CODES_BYTES - id.lane * 16 + scales_bytes + id.g * parts::lane_zeros;
+        } else {
+            scales = scales_of<n_groups>(stage, id);
+            zeros = zeros_of<n_groups>(stage, id);
+        }
         if constexpr (n_groups <= n_pairs) {
             read_scales<n_groups>(scales, pairs);
         }
@@ -104,7 +143,7 @@ template <typename traits_, int n_groups_, bool has_zeros_> struct int_format {
     {
         if constexpr (n_groups > n_pairs) {
             if (i_group % n_pairs == 0) {
-                read_scales<n_pairs>(scales + i_group / n_pairs * 512, pairs);
+                read_scales<n_pairs>(scales + i_group * 4, pairs);
             }
         }
         return widen_pair(pairs[i_group % n_pairs], is_bf16);

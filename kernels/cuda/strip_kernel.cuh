@@ -103,7 +103,6 @@ __global__ void __maxnreg__(120)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ strip_rows rows;
-    constexpr bool is_direct = reads_parameters<format, n_m8>;
     warp_id id = this_warp();
     uint32_t base = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     stream<format> weights(args, id, base);
@@ -115,16 +114,12 @@ __global__ void __maxnreg__(120)
 
     /* A launch that overlaps the one before has time for weights and none to lose for x; alone, x
      * must not queue behind the weights. */
-    if (!is_direct) {
-        put_rows(args, rows);
-    }
+    put_rows(args, rows);
     if (args.may_overlap) {
         weights.prime(args, id);
         griddepcontrol_launch_dependents();
     }
-    if (!is_direct) {
-        __syncthreads();
-    }
+    __syncthreads();
     griddepcontrol_wait();
     if (ahead != nullptr) {
         take_rows(ahead, rows);
@@ -141,9 +136,7 @@ __global__ void __maxnreg__(120)
             if (first_strip == 0 || args.n_slices > STRIP_STEP_SLICES) {
 #pragma unroll
                 for (int i = 0; i < n_m8; i++) {
-                    uint32_t i_m = 8 * i + id.g;
-                    load_fragments(args, id, i_slice, x_row_of<is_direct>(args, ahead, rows, i_m),
-                                   x[i]);
+                    load_fragments(args, id, i_slice, rows.x[8 * i + id.g], x[i]);
                 }
                 if (!args.may_overlap && first_strip == 0 && i_slice == id.warp) {
                     weights.prime(args, id);
@@ -161,9 +154,9 @@ __global__ void __maxnreg__(120)
             }
         }
         __syncthreads();
-        finish<typename format::traits, n_m8, is_direct>(
-            args, ahead, rows, id, reinterpret_cast<const float *>(shared + sums_offset),
-            first_strip, n_strips);
+        finish<typename format::traits, n_m8>(args, ahead, rows, id,
+                                              reinterpret_cast<const float *>(shared + sums_offset),
+                                              first_strip, n_strips);
         if (n_own - first_strip > args.n_round_strips) {
             __syncthreads();
         }
@@ -172,8 +165,16 @@ __global__ void __maxnreg__(120)
 
 /* ---- instances ---- */
 
+/* The least a GPU has, of 99 KiB, less what is left to others. */
+constexpr uint32_t least_shared_bytes = 95 * 1024;
+
 template <typename format, int n_m8> constexpr strip_instance make_instance(uint8_t x_dtype)
 {
+    constexpr uint32_t two_stages_bytes = 2 * format::size::stage;
+    constexpr uint32_t sums_bytes = format::template starts_bytes<n_m8> + n_m8 * 512;
+    static_assert(n_m8 > 1 ||
+                      STRIP_STEP_SLICES * (two_stages_bytes + sums_bytes) <= least_shared_bytes,
+                  "8 rows of x fit wherever the kernel runs");
     return {strip_gemm<format, n_m8>,
             format::size::stage,
             format::template starts_bytes<n_m8>,

@@ -15,12 +15,6 @@ struct strip_rows {
 
 static_assert(sizeof(strip_rows) == STRIP_ROWS_BYTES, "shared memory that the launcher knows of");
 
-/* The kernels of two tiles and eight groups of integers, where ordinary launches read their
- * parameters: with groups of 32 they take 22.2 us so, and 23.4 the other way. */
-template <typename format, int n_m8>
-constexpr bool reads_parameters =
-    n_m8 == 2 && format::n_groups == 8 && format::scaling == STRIP_SCALES_PAIRS;
-
 __device__ __forceinline__ uint32_t n_rows_of(const strip_args &args, const gk_ahead *ahead)
 {
     return ahead == nullptr ? args.m : __ldcg(&ahead->m);
@@ -46,17 +40,6 @@ __device__ __forceinline__ void take_rows(const gk_ahead *ahead, strip_rows &row
         rows.y[i] = reinterpret_cast<void *>(row.y);
     }
     __syncthreads();
-}
-
-/* NULL: there is none. */
-template <bool reads_parameters>
-__device__ __forceinline__ const void *x_row_of(const strip_args &args, const gk_ahead *ahead,
-                                                const strip_rows &rows, uint32_t i_m)
-{
-    if (reads_parameters && ahead == nullptr) {
-        return i_m < args.m ? args.x_rows[i_m] : nullptr;
-    }
-    return rows.x[i_m];
 }
 
 } // namespace

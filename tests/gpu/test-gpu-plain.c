@@ -1,13 +1,6 @@
 /* test-gpu-plain.c - products with plain weights by the vendor's library, prefill above all:
  * against the float64 reference, and that the bits of a row depend neither on how many rows a
  * launch has, nor on which, nor on how x and y lie. Skipped without a GPU or the library. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +9,13 @@
 #include "ipc/base/num.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/registry.h"
-#include "tests/unit/kernels/kernel_case.h"
+#include "tests/gpu/weight.h"
 
 #define SKIPPED     77
 #define M_MAX       GK_PREFILL_ROWS_MAX
 #define SAMPLE      93u /* every so manieth row is compared with the reference */
 #define N_SAMPLES   (M_MAX / SAMPLE + 1)
 #define POISON_BYTE 0xff /* a NaN in every type */
-
-#define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
 static uint32_t cuda_arch;
 
@@ -88,18 +79,6 @@ static struct gk_problem problem_of(const struct plain_case *c, uint32_t m)
                                .is_prefill = true};
 }
 
-static void upload_weight(struct plain_case *c)
-{
-    c->layout = gk_layout_for(&c->canonical.desc, GK_DEVICE_CUDA);
-    uint64_t size_bytes = c->layout->packed_bytes(&c->canonical.desc);
-    void *packed = aligned_alloc(64, size_bytes);
-    assert_non_null(packed);
-    c->layout->pack(&c->canonical, packed);
-    assert_cuda(cudaMalloc(&c->packed, size_bytes));
-    assert_cuda(cudaMemcpy(c->packed, packed, size_bytes, cudaMemcpyHostToDevice));
-    free(packed);
-}
-
 static void plan(const struct plain_case *c)
 {
     struct gk_problem problem = problem_of(c, 1);
@@ -112,14 +91,10 @@ static void case_init(struct plain_case *c, const struct gk_desc *desc, enum dty
 {
     *c = (struct plain_case){.x_dtype = gk_code_dtype(desc->code), .y_dtype = y_dtype};
     canonical_random(&c->canonical, desc, random);
-    upload_weight(c);
+    c->layout = gk_layout_for(desc, GK_DEVICE_CUDA);
+    c->packed = gpu_weight_upload(&c->canonical, c->layout);
     plan(c);
-    uint64_t n_x = (uint64_t)M_MAX * desc->k;
-    c->host_x = malloc(n_x * dtype_bytes(c->x_dtype));
-    assert_non_null(c->host_x);
-    for (uint64_t i = 0; i < n_x; i++) {
-        elem_store(c->host_x, c->x_dtype, i, random_unit(random));
-    }
+    c->host_x = random_elems((uint64_t)M_MAX * desc->k, c->x_dtype, random);
     struct gk_problem problem = problem_of(c, M_MAX);
     assert_cuda(cudaMalloc(&c->workspace, cuda_plain_cublaslt_prefill.workspace_bytes(&problem)));
     place(c, LIE_DENSE);
@@ -314,7 +289,7 @@ static void test_exact_sums(void **state)
         elem_store(c.host_x, DTYPE_F16, i, (double)(random_next(&random) % 17) - 8);
     }
     assert_cuda(cudaFree(c.packed));
-    upload_weight(&c);
+    c.packed = gpu_weight_upload(&c.canonical, c.layout);
     place(&c, LIE_DENSE);
     char *y = run(&c, 0, M_MAX);
     double *exact = reference_of(&c);

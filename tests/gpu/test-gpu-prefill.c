@@ -1,13 +1,6 @@
 /* test-gpu-prefill.c - the kernel for many rows of x, in each of its tiles: against the float64
  * reference, and that the bits of a row depend neither on the tile, nor on the rows beside it, nor
  * on how x and y lie. Skipped without a Hopper GPU. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +9,11 @@
 #include "ipc/base/num.h"
 #include "kernels/cuda/strip_launch.h"
 #include "kernels/cuda/strip_prefill.h"
-#include "tests/unit/kernels/kernel_case.h"
+#include "tests/gpu/weight.h"
 
 #define M_MAX     333u
 #define SAMPLE    37u /* every so manieth row is compared with the reference */
 #define N_SAMPLES (M_MAX / SAMPLE)
-
-#define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
 static uint32_t cuda_arch;
 
@@ -71,60 +62,15 @@ static void upload_x(const struct prefill_case *c)
                              cudaMemcpyHostToDevice));
 }
 
-static void permute(struct gk_canonical *canonical, struct random *random)
-{
-    for (uint32_t i = 0; i < canonical->desc.k; i++) {
-        canonical->perm[i] = i;
-    }
-    for (uint32_t i = canonical->desc.k - 1; i > 0; i--) {
-        uint32_t other = random_next(random) % (i + 1);
-        uint32_t kept = canonical->perm[i];
-        canonical->perm[i] = canonical->perm[other];
-        canonical->perm[other] = kept;
-    }
-}
-
-/* What canonical_random() leaves at zero. */
-static void fill_the_rest(struct gk_canonical *canonical, struct random *random)
-{
-    const struct gk_desc *desc = &canonical->desc;
-    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
-    for (uint64_t i = 0; desc->has_zeros && i < n_scales; i++) {
-        canonical->zeros[i] = random_next(random) & ((1u << gk_code_bits(desc->code)) - 1);
-    }
-    if (desc->has_perm) {
-        permute(canonical, random);
-    }
-    for (uint32_t i = 0; canonical->column_scales != NULL && i < desc->n; i++) {
-        canonical->column_scales[i] = (float)(1.5 + random_unit(random));
-    }
-}
-
-static void upload_weight(struct prefill_case *c)
-{
-    c->layout = gk_layout_for(&c->canonical.desc, GK_DEVICE_CUDA);
-    uint64_t size_bytes = c->layout->packed_bytes(&c->canonical.desc);
-    void *packed = aligned_alloc(64, size_bytes);
-    assert_non_null(packed);
-    c->layout->pack(&c->canonical, packed);
-    assert_cuda(cudaMalloc(&c->packed, size_bytes));
-    assert_cuda(cudaMemcpy(c->packed, packed, size_bytes, cudaMemcpyHostToDevice));
-    free(packed);
-}
-
 static void case_init(struct prefill_case *c, const struct gk_desc *desc, enum dtype x_dtype,
                       enum dtype y_dtype, struct random *random)
 {
     *c = (struct prefill_case){.x_dtype = x_dtype, .y_dtype = y_dtype};
     canonical_random(&c->canonical, desc, random);
-    fill_the_rest(&c->canonical, random);
-    upload_weight(c);
-    uint64_t n_x = (uint64_t)M_MAX * desc->k;
-    c->host_x = malloc(n_x * dtype_bytes(x_dtype));
-    assert_non_null(c->host_x);
-    for (uint64_t i = 0; i < n_x; i++) {
-        elem_store(c->host_x, x_dtype, i, random_unit(random));
-    }
+    gpu_weight_fill(&c->canonical, random);
+    c->layout = gk_layout_for(desc, GK_DEVICE_CUDA);
+    c->packed = gpu_weight_upload(&c->canonical, c->layout);
+    c->host_x = random_elems((uint64_t)M_MAX * desc->k, x_dtype, random);
     place(c, false);
     upload_x(c);
     assert_cuda(cudaMalloc(&c->workspace, strip_prefill_workspace_bytes(M_MAX, desc->k)));
@@ -391,7 +337,7 @@ static void test_exact_sums(void **state)
         elem_store(c.canonical.scales, DTYPE_BF16, i, i % 3 == 0 ? 0.5 : 1.0);
     }
     assert_cuda(cudaFree(c.packed));
-    upload_weight(&c);
+    c.packed = gpu_weight_upload(&c.canonical, c.layout);
     for (uint64_t i = 0; i < (uint64_t)M_MAX * desc.k; i++) {
         elem_store(c.host_x, DTYPE_BF16, i, (double)(random_next(&random) % 17) - 8);
     }
@@ -481,7 +427,7 @@ static void test_overflow(void **state)
         ((uint8_t *)c.canonical.codes)[i] = 15;
     }
     assert_cuda(cudaFree(c.packed));
-    upload_weight(&c);
+    c.packed = gpu_weight_upload(&c.canonical, c.layout);
     for (uint32_t i = 0; i < desc.k; i++) {
         elem_store(c.host_x, DTYPE_BF16, 5 * desc.k + i, 3e38);
     }

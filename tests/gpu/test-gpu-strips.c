@@ -1,13 +1,6 @@
 /* test-gpu-strips.c - the strip kernels, and whatever else reads their layout, against the float64
  * reference; and that the bits of a row depend neither on the rows beside it nor on which of the
  * kernels it came through. Skipped without a GPU. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +8,9 @@
 
 #include "ipc/base/f8.h"
 #include "ipc/base/num.h"
-#include "tests/unit/kernels/kernel_case.h"
+#include "tests/gpu/weight.h"
 
 #define M_MAX 64u
-
-#define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
 static uint32_t cuda_arch;
 
@@ -36,53 +27,16 @@ struct gpu_case {
     enum dtype x_dtype, y_dtype;
 };
 
-static void upload(const struct gk_layout *layout, struct gpu_case *c)
-{
-    uint64_t size_bytes = layout->packed_bytes(&c->canonical.desc);
-    void *packed = aligned_alloc(64, size_bytes);
-    assert_non_null(packed);
-    layout->pack(&c->canonical, packed);
-    assert_cuda(cudaMalloc(&c->packed, size_bytes));
-    assert_cuda(cudaMemcpy(c->packed, packed, size_bytes, cudaMemcpyHostToDevice));
-    free(packed);
-    c->layout = layout;
-}
-
-/* What canonical_random() leaves at zero. */
-static void fill_the_rest(struct gk_canonical *canonical, struct random *random)
-{
-    const struct gk_desc *desc = &canonical->desc;
-    uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
-    for (uint64_t i = 0; desc->has_zeros && i < n_scales; i++) {
-        canonical->zeros[i] = random_next(random) & ((1u << gk_code_bits(desc->code)) - 1);
-    }
-    for (uint32_t i = 0; desc->has_perm && i < desc->k; i++) {
-        canonical->perm[i] = i;
-    }
-    for (uint32_t i = desc->k - 1; desc->has_perm && i > 0; i--) {
-        uint32_t other = random_next(random) % (i + 1);
-        uint32_t kept = canonical->perm[i];
-        canonical->perm[i] = canonical->perm[other];
-        canonical->perm[other] = kept;
-    }
-    for (uint32_t i = 0; canonical->column_scales != NULL && i < desc->n; i++) {
-        canonical->column_scales[i] = (float)(1.5 + random_unit(random));
-    }
-}
-
 static void gpu_case_init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dtype,
                           enum dtype y_dtype, struct random *random)
 {
     *c = (struct gpu_case){.x_dtype = x_dtype, .y_dtype = y_dtype};
     canonical_random(&c->canonical, desc, random);
-    fill_the_rest(&c->canonical, random);
-    upload(gk_layout_for(desc, GK_DEVICE_CUDA), c);
+    gpu_weight_fill(&c->canonical, random);
+    c->layout = gk_layout_for(desc, GK_DEVICE_CUDA);
+    c->packed = gpu_weight_upload(&c->canonical, c->layout);
     uint64_t x_bytes = (uint64_t)M_MAX * desc->k * dtype_bytes(x_dtype);
-    c->host_x = malloc(x_bytes);
-    assert_non_null(c->host_x);
-    for (uint64_t i = 0; i < (uint64_t)M_MAX * desc->k; i++) {
-        elem_store(c->host_x, x_dtype, i, random_unit(random));
-    }
+    c->host_x = random_elems((uint64_t)M_MAX * desc->k, x_dtype, random);
     assert_cuda(cudaMalloc((void **)&c->x, x_bytes));
     assert_cuda(cudaMemcpy(c->x, c->host_x, x_bytes, cudaMemcpyHostToDevice));
     assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)M_MAX * desc->n * dtype_bytes(y_dtype)));
@@ -377,7 +331,7 @@ static void check_exact_sums(const struct gk_desc *desc, enum dtype x_dtype)
         memset((uint8_t *)c.canonical.codes + (uint64_t)i * desc->k, code, desc->k);
     }
     assert_cuda(cudaFree(c.packed));
-    upload(c.layout, &c);
+    c.packed = gpu_weight_upload(&c.canonical, c.layout);
     for (uint64_t i = 0; i < (uint64_t)M_MAX * desc->k; i++) {
         elem_store(c.host_x, x_dtype, i, 256.0);
     }

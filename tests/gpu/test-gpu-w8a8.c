@@ -2,13 +2,6 @@
  * has the host's bits: the same bits for int8, close for e4m3; a row's bits at every m, at every
  * place in a batch and on every repeat, of 4-bit weights in each of the two classes; rows that come
  * quantised; rows with NaN and infinities. Skipped without a Hopper GPU. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +9,11 @@
 
 #include "ipc/base/num.h"
 #include "kernels/quant/quant.h"
-#include "tests/unit/kernels/kernel_case.h"
+#include "tests/gpu/weight.h"
 
 #define M_MAX    64u  /* of a batch */
 #define ROWS_MAX 300u /* of prefill */
 #define SKIPPED  77
-
-#define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
 static uint32_t cuda_arch;
 
@@ -80,13 +71,7 @@ static void init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dt
     c->layout = gk_layout_for(desc, GK_DEVICE_CUDA);
     assert_string_equal(c->layout->tag,
                         desc->code == GK_CODE_U4 ? "cuda-strip16-u4" : "cuda-swizzle8");
-    uint64_t size_bytes = c->layout->packed_bytes(desc);
-    void *packed = aligned_alloc(64, size_bytes);
-    assert_non_null(packed);
-    c->layout->pack(&c->canonical, packed);
-    assert_cuda(cudaMalloc(&c->packed, size_bytes));
-    assert_cuda(cudaMemcpy(c->packed, packed, size_bytes, cudaMemcpyHostToDevice));
-    free(packed);
+    c->packed = gpu_weight_upload(&c->canonical, c->layout);
     assert_cuda(cudaMalloc((void **)&c->x, ((uint64_t)ROWS_MAX * desc->k + x_offset) * 4));
     assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)ROWS_MAX * desc->n * 4));
     c->n_x_scales = (uint32_t)num_max(gk_desc_x_scales(desc), 1);
