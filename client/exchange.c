@@ -28,10 +28,6 @@ static int connect_socket(struct gemmd_client *client)
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_CONTROL_NAME);
     int r = sock_connect_dealer(&exchange->sock, path, client->welcome.token, SIDE_TOKEN_BYTES);
     exchange->socket_fd = -1;
-    if (r == -EMFILE || r == -ENFILE) { /* for now */
-        return client_refuse(STATUS_BUSY, "no descriptors are free for the control socket: %s",
-                             strerror(-r));
-    }
     if (r < 0) {
         return client_fail_errno(r, "connecting to the control socket");
     }
