@@ -26,9 +26,11 @@ list(APPEND gemmd_nvcc_flags
 if(GEMMD_WERROR)
     list(APPEND gemmd_nvcc_flags -Werror all-warnings)
 endif()
-option(GEMMD_CHECK_SPILLS "fail where a kernel's registers spill or it has a stack, naming it and the bytes" OFF)
+# Registers and spills of each kernel go to FILE.cu.o.kernels beside the object.
+option(GEMMD_CHECK_SPILLS "fail where a kernel's registers spill, it has a stack, or its products wait for one another" OFF)
+set(gemmd_nvcc ${CMAKE_C_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE})
 if(GEMMD_CHECK_SPILLS)
-    list(APPEND gemmd_nvcc_flags -Xptxas=-warn-spills,-warn-lmem-usage,-Werror)
+    list(APPEND gemmd_nvcc_flags -Xptxas=-v)
 endif()
 
 # gemmd_cuda_sources(TARGET file.cu ...): compile each and add the object to TARGET.
@@ -37,11 +39,17 @@ function(gemmd_cuda_sources target)
         set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
         get_filename_component(folder ${object} DIRECTORY)
         file(MAKE_DIRECTORY ${folder})
+        set(check)
+        set(check_files)
+        if(GEMMD_CHECK_SPILLS)
+            set(check_files ${CMAKE_SOURCE_DIR}/cmake/check-kernels ${CMAKE_SOURCE_DIR}/cmake/kernels-allowed.txt)
+            set(check ${check_files} ${object}.kernels)
+        endif()
         add_custom_command(OUTPUT ${object}
-            COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR}
+            COMMAND ${check} ${gemmd_nvcc} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR}
                 -I${CMAKE_SOURCE_DIR}/kernels/include -MD -MF ${object}.d
                 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
-            DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d VERBATIM
+            DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${check_files} DEPFILE ${object}.d VERBATIM
             COMMENT "Building CUDA object ${source}")
         target_sources(${target} PRIVATE ${object})
     endforeach()

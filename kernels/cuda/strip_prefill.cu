@@ -19,15 +19,18 @@
  * Tiles. CTAs stay and take tiles of y one after the other. Pairs of CTAs share tiles of x, which
  * the copy engine brings to both at once. Tiles are taken in bands of x, so that what runs at one
  * time reads the same few tiles of W and x, from the L2 cache. Of each kind there are tiles of
- * several sizes, and the one that should be through first is taken. The largest can be halved, so
- * that few are left to a last wave that most SMs have nothing of.
+ * several sizes, and the one that should be through first is taken. A last wave that most SMs have
+ * nothing of is shared out: the largest tile can be halved, and any in registers be begun by one
+ * cluster and ended by another (strip_prefill_pieces.cuh).
  *
- * Bits are the same for every tile of a kind: each element's sum is one warp's, in one order, over
- * all of k. It is not the order of strip_gemm.cu: that one's 16 interleaved lanes of k would need
- * as many more sums. Hence the classes of NUMERICS.md.
+ * Bits are the same for every tile of a kind: each element's sum is one chain, in one order, over
+ * all of k, whoever has which part. It is not the order of strip_gemm.cu: its 16 lanes of k would
+ * need as many more sums. Hence the classes of NUMERICS.md.
  *
  * x whose rows do not lie as the copy engine wants them, or that is to be permuted, is copied
  * first. */
+#include <math.h>
+
 #include <cuda_runtime.h>
 
 #include "ipc/base/dtype.h"
@@ -50,37 +53,87 @@ uint32_t div_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* How a product is cut for so many clusters at work: into whole tiles, but for what is left over
- * for a last wave that would keep half of them busy at most, which is taken in halves; or all into
- * halves. Only where tiles can be halved. */
+/* How a product is cut for the clusters at work. Whole tiles that clusters take in turn; and what
+ * would be left over for a last wave that few of them have anything of either in halves, where
+ * tiles can be halved, or on the line of strip_prefill_pieces.cuh; or all in halves. */
 struct units {
     uint32_t n_w;
     uint32_t n_x; /* in halves if there are no whole ones */
     uint32_t n_whole;
     uint32_t n_halves;
+    uint32_t n_round; /* those that are not on the line */
+    uint32_t n_line_slices;
 };
 
-uint32_t cost_of(const strip_prefill_tile &tile, const units &cut, uint32_t n_clusters)
+/* What is cut, and for whom. */
+struct work {
+    uint32_t m;
+    uint32_t n;
+    uint32_t n_slices;
+    uint32_t n_clusters;
+};
+
+/* Handing sums over takes so long, whatever k: us. */
+constexpr double handing_cost = 18;
+
+double cost_of(const strip_prefill_tile &tile, const units &cut, const work &all)
 {
-    return div_up(cut.n_whole, n_clusters) * tile.cost +
-           div_up(cut.n_halves, n_clusters) * tile.half_cost;
+    double n_halves = div_up(cut.n_halves, all.n_clusters);
+    if (cut.n_line_slices == 0) {
+        return div_up(cut.n_whole, all.n_clusters) * tile.cost + n_halves * tile.half_cost;
+    }
+    double n_wholes =
+        cut.n_round / all.n_clusters + static_cast<double>(cut.n_line_slices) / all.n_slices;
+    return n_wholes * tile.cost + handing_cost * (8192 / STRIP_SLICE_K) / all.n_slices;
 }
 
-units units_of(const strip_prefill_tile &tile, uint32_t m, uint32_t n, uint32_t n_clusters)
+/* The last full wave and what is left over. */
+units line_of(units cut, const work &all)
 {
-    units cut = {div_up(n, tile.n_w * n_cluster), div_up(m, tile.n_x), 0, 0};
-    cut.n_whole = cut.n_w * cut.n_x;
-    if (tile.half_cost == 0) {
-        return cut;
+    cut.n_round = (cut.n_whole / all.n_clusters - 1) * all.n_clusters;
+    cut.n_line_slices = div_up((cut.n_whole - cut.n_round) * all.n_slices, all.n_clusters);
+    return cut;
+}
+
+/* What is left over, in halves. */
+units with_halves(units cut, const work &all)
+{
+    uint32_t n_rest = cut.n_whole % all.n_clusters;
+    cut.n_whole -= n_rest;
+    cut.n_halves = 2 * n_rest;
+    cut.n_round = cut.n_whole + cut.n_halves;
+    return cut;
+}
+
+units all_halves(const strip_prefill_tile &tile, units cut, const work &all)
+{
+    cut.n_x = div_up(all.m, tile.n_x / 2);
+    cut.n_whole = 0;
+    cut.n_halves = cut.n_round = cut.n_w * cut.n_x;
+    return cut;
+}
+
+units units_of(const strip_prefill_tile &tile, const work &all)
+{
+    uint32_t n_w = div_up(all.n, tile.n_w * n_cluster);
+    uint32_t n_x = div_up(all.m, tile.n_x);
+    units best = {n_w, n_x, n_w * n_x, 0, n_w * n_x, 0};
+    units others[3];
+    uint32_t n_others = 0;
+    bool is_over = best.n_whole > all.n_clusters && best.n_whole % all.n_clusters != 0;
+    if (is_over && tile.can_hand_over && all.n_clusters <= strip_prefill_handing_clusters) {
+        others[n_others++] = line_of(best, all);
     }
-    uint32_t n_rest = cut.n_whole % n_clusters;
-    if (2 * n_rest <= n_clusters && n_rest < cut.n_whole) {
-        cut.n_whole -= n_rest;
-        cut.n_halves = 2 * n_rest;
+    if (is_over && tile.half_cost != 0) {
+        others[n_others++] = with_halves(best, all);
     }
-    units halves = {cut.n_w, div_up(m, tile.n_x / 2), 0, 0};
-    halves.n_halves = halves.n_w * halves.n_x;
-    return cost_of(tile, halves, n_clusters) < cost_of(tile, cut, n_clusters) ? halves : cut;
+    if (tile.half_cost != 0) {
+        others[n_others++] = all_halves(tile, best, all);
+    }
+    for (uint32_t i = 0; i < n_others; i++) {
+        best = cost_of(tile, others[i], all) < cost_of(tile, best, all) ? others[i] : best;
+    }
+    return best;
 }
 
 template <typename visitor> void for_all_instances(visitor &&visit)
@@ -186,6 +239,12 @@ cudaError_t launch(const strip_prefill_instance &one, strip_prefill_args *args,
     return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(one.function), parameters);
 }
 
+/* x, should it have to be copied, then what is handed over. */
+uint64_t copied_bytes(uint32_t m, uint32_t k)
+{
+    return div_up(m, 128) * 128 * copied_stride_bytes(k);
+}
+
 bool is_x_ready(const strip_prefill_args &args)
 {
     return args.base.perm == nullptr &&
@@ -196,7 +255,7 @@ bool is_x_ready(const strip_prefill_args &args)
 
 uint64_t strip_prefill_workspace_bytes(uint32_t m, uint32_t k)
 {
-    return static_cast<uint64_t>(m) * copied_stride_bytes(k);
+    return copied_bytes(m, k) + strip_prefill_handed_all_bytes;
 }
 
 bool strip_prefill_has_tile(const struct strip_prefill_args *args, uint32_t i_tile, bool is_rounded)
@@ -209,13 +268,12 @@ uint32_t strip_prefill_best_tile(const struct strip_prefill_args *args, bool is_
 {
     uint32_t n_sms = 0;
     (void)device_table_sms(devices, &n_sms);
-    uint32_t n_clusters = n_sms / n_cluster;
+    work all = {args->m, args->base.n, args->base.n_slices, n_sms / n_cluster};
     uint32_t best = 0;
-    uint32_t best_cost = UINT32_MAX;
+    double best_cost = HUGE_VAL;
     for (uint32_t i = 0; i < STRIP_PREFILL_TILES; i++) {
         const strip_prefill_tile &tile = strip_prefill_tiles[i];
-        units cut = units_of(tile, args->m, args->base.n, n_clusters);
-        uint32_t cost = cost_of(tile, cut, n_clusters);
+        double cost = cost_of(tile, units_of(tile, all), all);
         if (cost < best_cost && strip_prefill_has_tile(args, i, is_rounded)) {
             best = i;
             best_cost = cost;
@@ -264,12 +322,19 @@ int strip_prefill_enqueue(struct strip_prefill_args *args, uint32_t i_tile, void
     if (r != cudaSuccess) {
         return r;
     }
-    uint32_t n_clusters_max = n_sms / n_cluster;
-    units cut = units_of(tile, args->m, args->base.n, n_clusters_max);
+    work all = {args->m, args->base.n, args->base.n_slices, n_sms / n_cluster};
+    units cut = units_of(tile, all);
     args->n_w_units = cut.n_w;
     args->n_x_tiles = cut.n_x;
     args->n_whole_units = cut.n_whole;
     args->n_units = cut.n_whole + cut.n_halves;
+    args->n_round_units = cut.n_round;
+    args->n_line_slices = cut.n_line_slices;
+    args->handed = static_cast<uint8_t *>(workspace) + copied_bytes(args->m, args->base.k);
+    if (cut.n_line_slices != 0) {
+        r = cudaMemsetAsync(args->handed, 0, strip_prefill_handed_words_bytes,
+                            static_cast<cudaStream_t>(stream));
+    }
     args->n_band_tiles = div_up(n_band_rows, cut.n_whole != 0 ? tile.n_x : tile.n_x / 2);
     /* Whole slices: behind the end of k x is read as 0. */
     args->n_k_stages = args->base.n_slices * (STRIP_SLICE_K / strip_prefill_k_stage);
@@ -281,6 +346,6 @@ int strip_prefill_enqueue(struct strip_prefill_args *args, uint32_t i_tile, void
         args->base.row_scales != nullptr ? 0 : div_up(args->slice_scale_bytes, 16) * 16;
     args->record_bytes = strip_align(STRIP_STEP_SLICES * args->slice_bytes);
     args->sum_factor = sum_factor(args->base, tile.is_rounded);
-    uint32_t n_clusters = args->n_units < n_clusters_max ? args->n_units : n_clusters_max;
-    return launch(*one, args, x_map, n_clusters, stream);
+    uint32_t n_clusters = args->n_units < all.n_clusters ? args->n_units : all.n_clusters;
+    return r != cudaSuccess ? r : launch(*one, args, x_map, n_clusters, stream);
 }

@@ -19,6 +19,9 @@ struct strip_prefill_args {
     uint32_t n_x_tiles;     /* in halves if there are no whole units */
     uint32_t n_whole_units; /* of n_w_units by n_x_tiles; the others are taken in halves */
     uint32_t n_units;       /* of both */
+    uint32_t n_round_units; /* those that clusters take in turn; of the others, which are whole, */
+    uint32_t n_line_slices; /* each has so many slices of k, laid end to end */
+    uint8_t *handed;        /* sums on their way from one cluster to another */
     uint32_t n_band_tiles;  /* tiles of x that are gone through before the next of W */
     uint32_t n_k_stages;    /* of x */
     uint32_t slice_scale_bytes;

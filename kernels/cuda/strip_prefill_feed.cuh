@@ -7,13 +7,10 @@
  * ones the warps that are done. */
 #pragma once
 
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/strip_prefill_instance.h"
-#include "kernels/layout/strip.h"
+#include "kernels/cuda/strip_prefill_pieces.cuh"
 
 namespace {
 
-constexpr uint32_t n_cluster = strip_prefill_cluster;
 constexpr uint32_t n_consumer_warps = 8;
 constexpr uint32_t n_w_stages = 3;
 constexpr uint32_t k_stage = strip_prefill_k_stage;
@@ -25,7 +22,8 @@ constexpr uint32_t shared_max = 232448;
 
 /* A CTA's tile of y: w_groups warpgroups side by side along W, the rest along x; n rows of x each.
  */
-template <int w_groups_, int n_> struct tile_shape {
+template <int w_groups_, int n_, bool can_hand_over_ = false> struct tile_shape {
+    static constexpr bool can_hand_over = can_hand_over_;
     static constexpr int n = n_;
     static constexpr int w_groups = w_groups_;
     static constexpr uint32_t n_strips = 4 * w_groups;
@@ -39,7 +37,9 @@ template <int w_groups_, int n_> struct tile_shape {
     static constexpr uint32_t barriers_bytes = 256;
     static constexpr uint32_t room = shared_max - shared_align - barriers_bytes -
                                      2 * y_warpgroup_bytes - n_w_stages * w_stage_bytes;
-    static constexpr uint32_t n_x_stages = room / x_bytes < 8 ? room / x_bytes : 8;
+    static constexpr uint32_t n_x_stages_max = can_hand_over ? 4 : 8; /* a slice, or as it fits */
+    static constexpr uint32_t n_x_stages =
+        room / x_bytes < n_x_stages_max ? room / x_bytes : n_x_stages_max;
 
     /* from the 1 KiB aligned base */
     static constexpr uint32_t w = n_x_stages * x_bytes;
@@ -67,49 +67,6 @@ template <uint32_t n> struct ring {
     }
 };
 
-/* ---- the order of tiles ---- */
-
-struct tile_place {
-    uint32_t i_w;
-    uint32_t i_x;
-};
-
-/* Unit i of the work: a cluster's, tiles of W side by side that share a tile of x. Bands of tiles
- * of x, in each all of x before the next W, so that what runs at one time reads little. */
-__device__ __forceinline__ tile_place place_of(const strip_prefill_args &args, uint32_t i_unit,
-                                               uint32_t rank)
-{
-    uint32_t i_band = i_unit / (args.n_band_tiles * args.n_w_units);
-    uint32_t first_x = i_band * args.n_band_tiles;
-    uint32_t n_x = min(args.n_band_tiles, args.n_x_tiles - first_x);
-    uint32_t in_band = i_unit - first_x * args.n_w_units;
-    return {in_band / n_x * n_cluster + rank, first_x + in_band % n_x};
-}
-
-/* A unit of the work: a cluster's, tiles of W side by side. */
-struct unit_place {
-    uint32_t i_w; /* of this CTA, in tiles */
-    uint32_t first_m;
-    bool
-        is_half; /* of the tile's rows of x, since there are no more, or for another to take them */
-};
-
-/* Whole units, then halves, or halves alone: see strip_prefill_args. */
-template <typename tile>
-__device__ __forceinline__ unit_place unit_of(const strip_prefill_args &args, uint32_t i_unit,
-                                              uint32_t rank)
-{
-    if (tile::has_halves && args.n_whole_units == 0) {
-        tile_place place = place_of(args, i_unit, rank);
-        return {place.i_w, place.i_x * (tile::n_x / 2), true};
-    }
-    bool is_part = tile::has_halves && i_unit >= args.n_whole_units;
-    uint32_t i_part = i_unit - args.n_whole_units;
-    tile_place place = place_of(args, is_part ? args.n_whole_units + i_part / 2 : i_unit, rank);
-    uint32_t first_m = place.i_x * tile::n_x + (is_part ? i_part % 2 * (tile::n_x / 2) : 0);
-    return {place.i_w, first_m, tile::has_halves && (is_part || args.m - first_m <= tile::n_x / 2)};
-}
-
 /* ---- filling ---- */
 
 /* This CTA's part of a stage's x, for both of the cluster. */
@@ -130,20 +87,19 @@ __device__ __forceinline__ void feed_stage(const CUtensorMap &x_map, uint32_t st
 /* One lane: every tile's stages of x. */
 template <typename tile>
 __device__ __forceinline__ void feed_x(const strip_prefill_args &args, const CUtensorMap &x_map,
-                                       uint32_t base, uint32_t rank)
+                                       uint32_t base)
 {
+    constexpr uint32_t n_slice_stages = STRIP_SLICE_K / k_stage;
     ring<tile::n_x_stages> place;
+    piece now;
 #pragma unroll 1
-    for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
-        unit_place unit = unit_of<tile>(args, i, rank);
-        if (unit.first_m >= args.m) {
-            continue;
-        }
+    for (uint32_t i = 0; find_piece<tile>(args, i, cluster_ctarank(), now); i++) {
 #pragma unroll 1
-        for (uint32_t i_k = 0; i_k < args.n_k_stages; i_k++) {
+        for (uint32_t i_k = now.first_slice * n_slice_stages; i_k < now.end_slice * n_slice_stages;
+             i_k++) {
             mbarrier_wait_parity(base + tile::x_empty + 8 * place.i, place.parity ^ 1);
             feed_stage<tile>(x_map, base + place.i * tile::x_bytes,
-                             base + tile::x_full + 8 * place.i, i_k, unit, rank);
+                             base + tile::x_full + 8 * place.i, i_k, now.unit, cluster_ctarank());
             place.step();
         }
     }
@@ -197,22 +153,19 @@ part_at(const strip_prefill_args &args, const slice_part &part, uint32_t i_strip
 /* One warp: every tile's stages of W. Strips beyond the last are the last again: what comes of them
  * is finite if the rest is, and is not stored. */
 template <typename tile, int bits>
-__device__ __forceinline__ void feed_w(const strip_prefill_args &args, uint32_t base, uint32_t rank)
+__device__ __forceinline__ void feed_w(const strip_prefill_args &args, uint32_t base)
 {
     constexpr uint32_t n_slice_stages = bits / 4;
-    constexpr uint32_t k_w = STRIP_SLICE_K / n_slice_stages;
     slice_part part = part_of<tile, bits>(args, base, lane_id());
     ring<n_w_stages> place;
+    piece now;
 #pragma unroll 1
-    for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
-        unit_place unit = unit_of<tile>(args, i, rank);
-        if (unit.first_m >= args.m) {
-            continue;
-        }
+    for (uint32_t i = 0; find_piece<tile>(args, i, cluster_ctarank(), now); i++) {
         uint32_t i_strip =
-            min(unit.i_w * tile::n_strips + lane_id() % tile::n_strips, args.base.n_strips - 1);
+            min(now.unit.i_w * tile::n_strips + lane_id() % tile::n_strips, args.base.n_strips - 1);
 #pragma unroll 1
-        for (uint32_t i_stage = 0; i_stage * k_w < args.n_k_stages * k_stage; i_stage++) {
+        for (uint32_t i_stage = now.first_slice * n_slice_stages;
+             i_stage < now.end_slice * n_slice_stages; i_stage++) {
             uint32_t full = base + tile::w_full + 8 * place.i;
             mbarrier_wait_parity(base + tile::w_empty + 8 * place.i, place.parity ^ 1);
             if (lane_id() == 0) {

@@ -29,16 +29,27 @@ struct strip_prefill_tile {
     uint32_t cost;      /* the time of one: us at k 8192 on an H200 */
     uint32_t half_cost; /* of one of half as many rows of x; 0: it cannot be halved */
     bool is_rounded;    /* weights are */
+    bool can_hand_over; /* sums of a part of k */
 };
-/* Of each kind those of strip_prefill_kernel.cuh, then that of strip_staged_kernel.cuh. */
+/* Of each kind those of strip_prefill_kernel.cuh, then that of strip_staged_kernel.cuh; and one
+ * more of the first with rounded weights. */
 constexpr strip_prefill_tile strip_prefill_tiles[] = {
-    {128, 192, 88, 0, false}, {128, 128, 68, 0, false}, {64, 128, 58, 0, false},
-    {128, 128, 88, 0, false}, {128, 256, 88, 58, true}, {64, 128, 47, 0, true},
-    {64, 128, 54, 0, true}};
+    {128, 192, 88, 0, false, false}, {128, 128, 68, 0, false, false},
+    {64, 128, 58, 0, false, false},  {128, 128, 88, 0, false, false},
+    {128, 256, 87, 55, true, true},  {64, 128, 46, 0, true, false},
+    {64, 128, 54, 0, true, false},   {128, 192, 70, 0, true, true}};
 
 constexpr uint32_t strip_prefill_k_stage = 64; /* of x, in a stage */
 constexpr uint32_t strip_prefill_cluster = 2;  /* CTAs that share tiles of x */
 constexpr uint32_t strip_prefill_threads = 384;
+
+/* Sums that clusters hand over, of so many at most: a word for each warpgroup, then sums. */
+constexpr uint32_t strip_prefill_handing_clusters = 80;
+constexpr uint32_t strip_prefill_handed_words_bytes = 4096;
+constexpr uint32_t strip_prefill_handed_bytes = 64 * 256 * 4; /* of a warpgroup */
+constexpr uint64_t strip_prefill_handed_all_bytes =
+    strip_prefill_handed_words_bytes + strip_prefill_handing_clusters * 2 * strip_prefill_cluster *
+                                           static_cast<uint64_t>(strip_prefill_handed_bytes);
 
 struct strip_prefill_instances {
     const strip_prefill_instance *all;

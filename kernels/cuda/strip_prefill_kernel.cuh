@@ -30,42 +30,58 @@ template <typename tile, int n_> struct stored_part {
 };
 
 template <typename format, typename tile, int n_blocks, int n>
-__device__ __forceinline__ void consume_unit(const strip_prefill_args &args, uint32_t base,
-                                             const unit_place &unit, walk<tile> &at)
+__device__ __forceinline__ void consume_piece(const strip_prefill_args &args, uint32_t base,
+                                              uint32_t i_piece, const piece &now, walk<tile> &at)
 {
     float sums[n / 2] = {};
+    if constexpr (tile::can_hand_over) {
+        uint32_t i_before = blockIdx.x / n_cluster - 1;
+        take_over(args, handed_index(i_before, cluster_ctarank(), this_warpgroup()),
+                  now.first_slice > 0, sums);
+    }
     if constexpr (n_blocks == 0) {
-        multiply_rounded<format, tile, n>(args, base, at, sums);
+        multiply_rounded<format, tile, n>(args, base, now, at, sums);
     } else {
-        multiply_tile<typename format::wide, format::bits, tile, n_blocks>(args, base, at, sums);
+        multiply_tile<typename format::wide, format::bits, tile, n_blocks>(
+            args, base, now.end_slice - now.first_slice, at, sums);
+    }
+    piece done = now;
+    if constexpr (n_blocks != 0) { /* whose two sets of sums leave no registers for it */
+        forget_origin(i_piece);
+        done = {};
+        (void)find_piece<tile>(args, i_piece, cluster_ctarank(), done);
+    }
+    if (tile::can_hand_over && done.end_slice < args.base.n_slices) {
+        hand_over(args, handed_index(blockIdx.x / n_cluster, cluster_ctarank(), this_warpgroup()),
+                  store_barrier + this_warpgroup(), sums);
+        return;
     }
     y_part part;
-    part.warpgroup_n = unit.i_w * tile::n_strips * STRIP_N + this_strip<tile>() / 4 * 64;
+    part.warpgroup_n = done.unit.i_w * tile::n_strips * STRIP_N + this_strip<tile>() / 4 * 64;
     part.first_n = part.warpgroup_n + this_strip<tile>() % 4 * STRIP_N;
-    part.first_m = unit.first_m + this_first_x<tile>();
+    part.first_m = done.unit.first_m + this_first_x<tile>();
     store_tile<stored_part<tile, n>>(args, base, part, sums);
 }
 
 template <typename format, typename tile, int n_blocks>
-__device__ __forceinline__ void consume(const strip_prefill_args &args, uint32_t base,
-                                        uint32_t rank)
+__device__ __forceinline__ void consume(const strip_prefill_args &args, uint32_t base)
 {
     walk<tile> at = {};
     at.zeros[0] = at.zeros[1] =
         base_zero_of<typename format::wide, format::bits>(1u << (format::bits - 1));
+    piece now;
 #pragma unroll 1
-    for (uint32_t i = blockIdx.x / n_cluster; i < args.n_units; i += gridDim.x / n_cluster) {
-        unit_place unit = unit_of<tile>(args, i, rank);
-        if (unit.first_m >= args.m) {
+    for (uint32_t i = 0; find_piece<tile>(args, i, cluster_ctarank(), now); i++) {
+        if (now.end_slice == 0) {
             continue;
         }
         if constexpr (tile::has_halves) {
-            if (unit.is_half) {
-                consume_unit<format, tile, n_blocks, tile::n / 2>(args, base, unit, at);
+            if (now.unit.is_half) {
+                consume_piece<format, tile, n_blocks, tile::n / 2>(args, base, i, now, at);
                 continue;
             }
         }
-        consume_unit<format, tile, n_blocks, tile::n>(args, base, unit, at);
+        consume_piece<format, tile, n_blocks, tile::n>(args, base, i, now, at);
     }
 }
 
@@ -78,7 +94,6 @@ __global__ void __launch_bounds__(n_threads, 1)
     extern __shared__ uint8_t shared[];
     uint32_t base = (static_cast<uint32_t>(__cvta_generic_to_shared(shared)) + shared_align - 1) /
                     shared_align * shared_align;
-    uint32_t rank = cluster_ctarank();
     if (threadIdx.x == 0) {
         make_barriers<tile>(base);
     }
@@ -86,15 +101,15 @@ __global__ void __launch_bounds__(n_threads, 1)
     cluster_sync();
     uint32_t warp = threadIdx.x / 32;
     if (warp >= n_consumer_warps) {
-        setmaxnreg_dec<24>();
+        setmaxnreg_dec<n_blocks == 0 ? 40 : 24>();
         if (warp == n_consumer_warps && threadIdx.x % 32 == 0) {
-            feed_x<tile>(args, x_map, base, rank);
+            feed_x<tile>(args, x_map, base);
         } else if (warp == n_consumer_warps + 1) {
-            feed_w<tile, format::bits>(args, base, rank);
+            feed_w<tile, format::bits>(args, base);
         }
     } else {
-        setmaxnreg_inc<240>();
-        consume<format, tile, n_blocks>(args, base, rank);
+        setmaxnreg_inc<n_blocks == 0 ? 232 : 240>();
+        consume<format, tile, n_blocks>(args, base);
     }
     __syncwarp();
     cluster_sync(); /* until here others may arrive at this CTA's barriers */
@@ -119,15 +134,17 @@ constexpr strip_prefill_instance make_instance(uint8_t i_tile)
 using exact_0 = tile_shape<2, 192>;
 using exact_1 = tile_shape<2, 128>;
 using exact_2 = tile_shape<1, 64>;
-using rounded_0 = tile_shape<2, 256>;
+using rounded_0 = tile_shape<2, 256, true>;
 using rounded_1 = tile_shape<1, 64>;
+using rounded_3 = tile_shape<2, 192, true>;
 
 /* Groups of 128, 64 and 32. */
 #define EXACT(format, tile, i_tile)                                                                \
     make_instance<format, tile, 4>(i_tile), make_instance<format, tile, 2>(i_tile),                \
         make_instance<format, tile, 1>(i_tile)
 
-#define STRIP_PREFILL_LARGE(format) make_instance<format, rounded_0, 0>(4)
+#define STRIP_PREFILL_LARGE(format)                                                                \
+    make_instance<format, rounded_0, 0>(4), make_instance<format, rounded_3, 0>(7)
 #define STRIP_PREFILL_ALL(format)                                                                  \
     EXACT(format, exact_0, 0), EXACT(format, exact_1, 1), EXACT(format, exact_2, 2),               \
         STRIP_PREFILL_LARGE(format), make_instance<format, rounded_1, 0>(5)

@@ -22,11 +22,12 @@ template <typename tile> __device__ __forceinline__ uint32_t this_first_x() /* r
     return tile::w_groups == 2 ? 0 : this_warpgroup() * tile::n;
 }
 
+constexpr uint32_t n_slice_blocks = STRIP_SLICE_K / 32;
+
 /* What a warp keeps on its way along k, in blocks of 32. */
 template <typename tile> struct walk {
     ring<tile::n_x_stages> x;
     ring<n_w_stages> w;
-    uint32_t i_block;  /* of the slice: the one to be widened next */
     uint4 words;       /* its codes */
     uint32_t zeros[2]; /* of rows g and g + 8 */
 };
@@ -37,21 +38,21 @@ template <int n_blocks> __device__ __forceinline__ uint32_t group_index(uint32_t
     return lane_id() / 4 * (8 / n_blocks) + i_block / n_blocks;
 }
 
-/* The codes of the next block, and the zero points where a group begins, from the stage of W that
- * is here. j: the block of the iteration. */
+/* The codes of block i_block of a slice, and the zero points where a group begins, from the stage
+ * of W that is here. j: the block of the iteration. */
 template <typename wide, int bits, int n_blocks, typename tile>
 __device__ __forceinline__ void load_next(const strip_args &args, uint32_t base, walk<tile> &at,
-                                          int j)
+                                          uint32_t i_block, int j)
 {
     uint32_t stage = base + tile::w + at.w.i * tile::w_stage_bytes;
     if (j % n_blocks == 0 && args.has_zeros) {
         uint32_t pair = ld_shared_u16(stage + tile::zeros + this_strip<tile>() * strip_zeros_max +
-                                      group_index<n_blocks>(at.i_block) * 2);
+                                      group_index<n_blocks>(i_block) * 2);
         at.zeros[0] = base_zero_of<wide, bits>(pair & 0xff);
         at.zeros[1] = base_zero_of<wide, bits>(pair >> 8);
     }
     if (bits == 8 || j % 2 == 0) {
-        uint32_t i_unit = bits == 8 ? at.i_block % 4 : at.i_block / 2;
+        uint32_t i_unit = bits == 8 ? i_block % 4 : i_block / 2;
         at.words = ld_shared_v4(stage + this_strip<tile>() * w_strip_codes +
                                 i_unit * STRIP_UNIT_BYTES + lane_id() * 16);
         transpose<bits>(quad_place_of(lane_id()), at.words);
@@ -59,7 +60,6 @@ __device__ __forceinline__ void load_next(const strip_args &args, uint32_t base,
         at.words.x = at.words.z;
         at.words.y = at.words.w;
     }
-    at.i_block = (at.i_block + 1) % 8;
 }
 
 template <typename tile> __device__ __forceinline__ void wait_w(uint32_t base, const walk<tile> &at)
@@ -115,28 +115,30 @@ __device__ __forceinline__ void add_group(const strip_args &args, uint32_t scale
     }
 }
 
-/* All of k for a warp's strip and its rows of x, n_blocks blocks of 32 a group. While the tensor
- * cores have a block, the next one is widened; that costs two sets of fragments, and no block waits
- * for another's. */
+/* n_slices of k for a warp's strip and its rows of x, n_blocks blocks of 32 a group. While the
+ * tensor cores have a block, the next one is widened; that costs two sets of fragments, and no
+ * block waits for another's. */
 template <typename wide, int bits, typename tile, int n_blocks>
 __device__ __forceinline__ void multiply_tile(const strip_prefill_args &args, uint32_t base,
-                                              walk<tile> &at, float (&sums)[tile::n / 2])
+                                              uint32_t n_slices, walk<tile> &at,
+                                              float (&sums)[tile::n / 2])
 {
     constexpr int n_span = n_blocks < 2 ? 2 : n_blocks; /* blocks an iteration: whole stages of x */
     constexpr uint32_t n_w_blocks = bits == 4 ? 8 : 4;  /* of a stage of W */
     uint32_t a[2][2][4];
     float acc[tile::n / 2] = {};
     uint32_t b = 0;
-    uint32_t n_spans = args.n_k_stages * 2 / n_span;
-    at.i_block = 0;
+    uint32_t n_spans = n_slices * n_slice_blocks / n_span;
     wait_w(base, at);
-    load_next<wide, bits, n_blocks>(args.base, base, at, 0);
+    load_next<wide, bits, n_blocks>(args.base, base, at, 0, 0);
     widen_block<wide, bits>(at.words, at.zeros, a[0]);
 #pragma unroll 1
     for (uint32_t i = 0; i < n_spans; i++) {
 #pragma unroll
         for (int j = 0; j < n_span; j++) {
             bool is_last = j + 1 == n_span && i + 1 == n_spans;
+            uint32_t i_block = (i * n_span + j) % n_slice_blocks;
+            uint32_t i_next = (i_block + 1) % n_slice_blocks;
             if (j % 2 == 0) {
                 uint32_t x = base + at.x.i * tile::x_bytes + this_first_x<tile>() * k_stage * 2;
                 b = __shfl_sync(0xffffffffu, wgmma_descriptor_low(x), 0);
@@ -147,14 +149,14 @@ __device__ __forceinline__ void multiply_tile(const strip_prefill_args &args, ui
             if (j % n_blocks == n_blocks - 1) {
                 scale_pair = ld_shared(base + tile::w + at.w.i * tile::w_stage_bytes +
                                        tile::scales + this_strip<tile>() * strip_scales_max +
-                                       group_index<n_blocks>((at.i_block + 7) % 8) * 4);
+                                       group_index<n_blocks>(i_block) * 4);
             }
             if (!is_last) {
-                if (j + 1 == n_span && at.i_block % n_w_blocks == 0) {
+                if (j + 1 == n_span && i_next % n_w_blocks == 0) {
                     release_w(base, at);
                     wait_w(base, at);
                 }
-                load_next<wide, bits, n_blocks>(args.base, base, at, (j + 1) % n_span);
+                load_next<wide, bits, n_blocks>(args.base, base, at, i_next, (j + 1) % n_span);
             }
             wgmma_wait<1>();
             if (j % 2 == 1) {
@@ -257,10 +259,12 @@ __device__ __forceinline__ void multiply_fragments(float (&acc)[n / 2], const ui
     wgmma_commit();
 }
 
-/* As multiply_tile(), which adds up exact weights; n: rows of x. */
+/* As multiply_tile(), which adds up exact weights; n: rows of x. A piece that does not begin with k
+ * adds to the chain that is there. */
 template <typename format, typename tile, int n>
 __device__ __forceinline__ void multiply_rounded(const strip_prefill_args &args, uint32_t base,
-                                                 walk<tile> &at, float (&acc)[n / 2])
+                                                 const piece &part, walk<tile> &at,
+                                                 float (&acc)[n / 2])
 {
     static_assert(tile::n_x_stages % n_slice_stages == 0, "the ring of x holds whole slices");
     constexpr uint32_t n_w_x_stages = 16 / format::bits; /* of a stage of W */
@@ -269,20 +273,19 @@ __device__ __forceinline__ void multiply_rounded(const strip_prefill_args &args,
     uint32_t lane = lane_id();
     warp_places places = places_of<format, tile>(base, lane);
     quad_place quad = quad_place_of(lane);
-    uint32_t n_slices = args.n_k_stages / n_slice_stages;
     wait_w(base, at);
-    next.load(args.base, places, at.w.i * tile::w_stage_bytes, 0, 0);
+    next.load(args.base, places, at.w.i * tile::w_stage_bytes, 0, part.first_slice * 8);
     next.transpose(quad);
     next.widen(a[0]);
 #pragma unroll 1
-    for (uint32_t i = 0; i < n_slices; i++) {
+    for (uint32_t i = part.first_slice; i < part.end_slice; i++) {
 #pragma unroll
         for (uint32_t j = 0; j < n_slice_stages; j++) {
             uint32_t i_next = (j + 1) % n_slice_stages;
             mbarrier_wait_parity(base + tile::x_full + 8 * (at.x.i + j), at.x.parity);
             multiply_fragments<typename format::wide, n>(
                 acc, a[j % 2], places.b + (at.x.i + j) * (tile::x_bytes / 16), i > 0 || j > 0);
-            if (i_next > 0 || i + 1 < n_slices) {
+            if (i_next > 0 || i + 1 < part.end_slice) {
                 if (i_next % n_w_x_stages == 0) {
                     release_w(base, at);
                     wait_w(base, at);
@@ -292,7 +295,7 @@ __device__ __forceinline__ void multiply_rounded(const strip_prefill_args &args,
                 next.transpose(quad);
             }
             wgmma_wait<1>();
-            if (lane < n_cluster && (i > 0 || j > 0)) {
+            if (lane < n_cluster && (i > part.first_slice || j > 0)) {
                 uint32_t i_before = (at.x.i + j + tile::n_x_stages - 1) % tile::n_x_stages;
                 mbarrier_arrive_cluster(base + tile::x_empty + 8 * i_before, lane);
             }

@@ -325,6 +325,35 @@ static void test_fp4_weights(void **state)
     check_format("nvfp4 divisor", 37);
 }
 
+/* So many tiles, and so long a k, that on 132 SMs clusters hand over their sums: with all rows in
+ * each size of tiles that can, with some of the rows in none. */
+static void check_handing(const struct gk_desc *desc, uint64_t seed)
+{
+    struct random random = {seed};
+    struct prefill_case c;
+    case_init(&c, desc, DTYPE_BF16, DTYPE_BF16, &random);
+    for (int is_of_rounded = 0; is_of_rounded < 2; is_of_rounded++) {
+        char *all = run(&c, 0, M_MAX, first_tile(&c, is_of_rounded));
+        assert_invariant(&c, all, is_of_rounded);
+        free(all);
+    }
+    case_finish(&c);
+}
+
+static void test_handed_sums(void **state)
+{
+    (void)state;
+    struct gk_desc desc = desc_int4(17100, 4352, 128, DTYPE_BF16, DTYPE_NONE);
+    desc.has_zeros = true;
+    check_handing(&desc, 41);
+    const struct format_case *format = format_cases;
+    while (strcmp(format->name, "mxfp4") != 0) {
+        format++;
+    }
+    desc = format_desc(format, 17100, 4352, DTYPE_NONE);
+    check_handing(&desc, 42);
+}
+
 /* Small integers and powers of two: not off by a bit. */
 static void test_exact_sums(void **state)
 {
@@ -465,10 +494,10 @@ int main(void)
         return r;
     }
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_4_bit_weights), cmocka_unit_test(test_8_bit_weights),
-        cmocka_unit_test(test_fp8_weights),   cmocka_unit_test(test_fp4_weights),
-        cmocka_unit_test(test_exact_sums),    cmocka_unit_test(test_infinities_and_nan),
-        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_4_bit_weights),      cmocka_unit_test(test_8_bit_weights),
+        cmocka_unit_test(test_fp8_weights),        cmocka_unit_test(test_fp4_weights),
+        cmocka_unit_test(test_handed_sums),        cmocka_unit_test(test_exact_sums),
+        cmocka_unit_test(test_infinities_and_nan), cmocka_unit_test(test_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,6 +286,7 @@ struct rows {
     uint16_t *x;
     float *y;
     float *y_other;
+    void *workspace;
 };
 
 static strip_prefill_args args_of(const weight &w, const rows &r, uint32_t m)
@@ -318,7 +319,7 @@ static void enqueue(const weight &w, const rows &r, float *y, uint32_t m, uint32
     args.base.y_dtype = is_f32 ? (uint8_t)DTYPE_F32 : args.base.x_dtype;
     args.y = y;
     args.y_stride_bytes = (uint64_t)w.shape.n * (is_f32 ? 4 : 2);
-    CHECK((cudaError_t)strip_prefill_enqueue(&args, i_tile, nullptr, stream));
+    CHECK((cudaError_t)strip_prefill_enqueue(&args, i_tile, r.workspace, stream));
 }
 
 /* The tiles of a kind that there are for that weight. */
@@ -515,6 +516,7 @@ int main(int argc, char **argv)
         CHECK(cudaMalloc(&r.x, m_max * shape.k * 2));
         CHECK(cudaMalloc(&r.y, m_max * shape.n * 4));
         CHECK(cudaMalloc(&r.y_other, m_max * shape.n * 4));
+        CHECK(cudaMalloc(&r.workspace, strip_prefill_workspace_bytes((uint32_t)m_max, shape.k)));
         fill_x<<<1024, 256>>>(r.x, m_max * shape.k, f.is_bf16);
         for (bool is_rounded : {false, true}) {
             printf("tiles with %s weights:", is_rounded ? "rounded" : "exact");
@@ -532,6 +534,7 @@ int main(int argc, char **argv)
         CHECK(cudaFree(r.x));
         CHECK(cudaFree(r.y));
         CHECK(cudaFree(r.y_other));
+        CHECK(cudaFree(r.workspace));
     }
     return 0;
 }
