@@ -172,12 +172,13 @@ void exchange_drain(struct gemmd_client *client)
     }
 }
 
-/* A look at the session first: to a daemon that is gone, the socket is merely not connected. */
+/* A look at the session first: to a daemon that is gone, the socket is merely not connected. There
+ * is none where a reviver could not make the next one yet. */
 int exchange_send(struct gemmd_client *client, const struct msg_request *request)
 {
     CLEAN_FREE uint8_t *bytes = NULL;
     size_t n_bytes = 0;
-    if (!session_is_alive(client)) {
+    if (!session_is_alive(client) || client->exchange.sock.socket == NULL) {
         return session_gone(client);
     }
     int r = codec_encode_request(request, &bytes, &n_bytes);
