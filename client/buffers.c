@@ -340,11 +340,24 @@ static void let_go(struct gemmd_buffer *buffer, bool is_inherited)
     free(buffer);
 }
 
+/* False in a child of fork() where a thread that is not there holds the lock for ever: it may have
+ * left the list half changed, so nobody looks at it. */
+static bool lock_list(struct gemmd_client *client)
+{
+    return forked_is_inherited(client) ? pthread_mutex_trylock(&client->buffers_lock) == 0
+                                       : pthread_mutex_lock(&client->buffers_lock) == 0;
+}
+
 void buffers_finish(struct gemmd_client *client)
 {
-    for (struct list *node; (node = list_pop(&client->buffers)) != NULL;) {
-        let_go(LIST_OWNER(node, struct gemmd_buffer, in_client), false);
+    bool is_inherited = forked_is_inherited(client);
+    if (!lock_list(client)) {
+        return;
     }
+    for (struct list *node; (node = list_pop(&client->buffers)) != NULL;) {
+        let_go(LIST_OWNER(node, struct gemmd_buffer, in_client), is_inherited);
+    }
+    pthread_mutex_unlock(&client->buffers_lock);
 }
 
 void gemmd_buffer_free(gemmd_buffer_t *buffer)
@@ -352,14 +365,14 @@ void gemmd_buffer_free(gemmd_buffer_t *buffer)
     if (!buffer) {
         return;
     }
-    if (forked_is_inherited(buffer->client)) {
-        let_go(buffer, true);
-        return;
+    bool is_inherited = forked_is_inherited(buffer->client);
+    if (lock_list(buffer->client)) {
+        list_remove(&buffer->in_client);
+        pthread_mutex_unlock(&buffer->client->buffers_lock);
     }
-    pthread_mutex_lock(&buffer->client->buffers_lock);
-    list_remove(&buffer->in_client);
-    pthread_mutex_unlock(&buffer->client->buffers_lock);
-    handover_await(buffer->client, &buffer->id);
-    session_release(buffer->client, &buffer->id, &buffer->id_next);
-    let_go(buffer, false);
+    if (!is_inherited) {
+        handover_await(buffer->client, &buffer->id);
+        session_release(buffer->client, &buffer->id, &buffer->id_next);
+    }
+    let_go(buffer, is_inherited);
 }

@@ -123,6 +123,7 @@ void gemmd_close(gemmd_client_t *client)
         return;
     }
     if (forked_is_inherited(client)) {
+        buffers_finish(client);
         forked_let_go(client);
         return;
     }

@@ -170,10 +170,10 @@ struct gemmd_buffer {
 int client_socket_dir(const char *wanted, char *ret_dir, size_t size_bytes);
 
 /* error.c - the calling thread's last sentence; all return the status. client_fail() keeps *why;
- * client_refuse() makes one; client_fail_errno() turns a negative errno into one;
- * client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense: DISCONNECTED
- * is, which whoever finds the daemon gone acts upon. client_fail_result(): how a request ended, be
- * it the daemon that said so or this side. */
+ * client_refuse() makes one; client_fail_errno() turns a negative errno into one, BUSY for want of
+ * a descriptor; client_fail_wire() takes a refusal of the daemon's, whose status may be nonsense:
+ * DISCONNECTED is, which whoever finds the daemon gone acts upon. client_fail_result(): how a
+ * request ended, be it the daemon that said so or this side. */
 int client_fail(const struct reason *why);
 int client_refuse(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_errno(int negative_errno, const char *what);
@@ -191,7 +191,7 @@ void filled_write(void *to, size_t to_bytes, const void *from, size_t from_bytes
 
 /* forked.c - forked_generation(): of this process. forked_is_inherited(): was the client opened by
  * another, which this one is a child of? forked_check(): INVALID_ARGUMENT if so. forked_let_go():
- * what gemmd_close() is for such a client. */
+ * what gemmd_close() is for such a client, but for its buffers. */
 uint32_t forked_generation(void);
 bool forked_is_inherited(const struct gemmd_client *client);
 int forked_check(const struct gemmd_client *client) GD_MUST_CHECK;

@@ -39,6 +39,9 @@ static int fail_connect(int r, const char *path)
         return client_refuse(STATUS_DISCONNECTED,
                              "the daemon at %s has died, and may be starting anew just now: %s",
                              path, error);
+    case EMFILE:
+    case ENFILE:
+        return client_fail_errno(r, "connecting to the daemon");
     default:
         return client_refuse(STATUS_DISCONNECTED, "no daemon answers at %s: %s", path, error);
     }

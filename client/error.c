@@ -34,7 +34,11 @@ int client_refuse(int status, const char *format, ...)
 
 int client_fail_errno(int negative_errno, const char *what)
 {
-    return reason_errno(&last, negative_errno, "%s", what);
+    (void)reason_errno(&last, negative_errno, "%s", what);
+    if (negative_errno == -EMFILE || negative_errno == -ENFILE) {
+        last.status = STATUS_BUSY; /* the program may close some */
+    }
+    return last.status;
 }
 
 int client_fail_wire(uint32_t status, const char *text)

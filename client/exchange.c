@@ -28,10 +28,6 @@ static int connect_socket(struct gemmd_client *client)
     (void)snprintf(path, sizeof(path), "%s/%s", client->socket_dir, SIDE_CONTROL_NAME);
     int r = sock_connect_dealer(&exchange->sock, path, client->welcome.token, SIDE_TOKEN_BYTES);
     exchange->socket_fd = -1;
-    if (r == -EMFILE || r == -ENFILE) { /* for now */
-        return client_refuse(STATUS_BUSY, "no descriptors are free for the control socket: %s",
-                             strerror(-r));
-    }
     if (r < 0) {
         return client_fail_errno(r, "connecting to the control socket");
     }
@@ -176,12 +172,13 @@ void exchange_drain(struct gemmd_client *client)
     }
 }
 
-/* A look at the session first: to a daemon that is gone, the socket is merely not connected. */
+/* A look at the session first: to a daemon that is gone, the socket is merely not connected. There
+ * is none where a reviver could not make the next one yet. */
 int exchange_send(struct gemmd_client *client, const struct msg_request *request)
 {
     CLEAN_FREE uint8_t *bytes = NULL;
     size_t n_bytes = 0;
-    if (!session_is_alive(client)) {
+    if (!session_is_alive(client) || client->exchange.sock.socket == NULL) {
         return session_gone(client);
     }
     int r = codec_encode_request(request, &bytes, &n_bytes);

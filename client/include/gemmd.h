@@ -245,7 +245,7 @@ enum gemmd_memory {
 /* gemmd_buffer_alloc() - zeroed memory of the device, allocated by the daemon, mapped here, charged
  * to this user's quota. On a GPU it is GEMMD_MEMORY_CUDA, in whole 2 MiB: use one buffer at many
  * offsets. size_bytes: > 0. Errors: QUOTA; NO_SPACE; NOT_FOUND (device_index); UNSUPPORTED where
- * this process cannot use the daemon's GPU.
+ * this process cannot use the daemon's GPU; BUSY where it has no descriptor free.
  * Return: GEMMD_OK with *ret_buffer, to be given to gemmd_buffer_free(). Blocks. */
 GEMMD_PUBLIC int gemmd_buffer_alloc(gemmd_client_t *client, uint32_t device_index,
                                     uint64_t size_bytes,

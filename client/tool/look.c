@@ -102,15 +102,24 @@ void look_rates(const struct look *now, const struct look *then, uint32_t i_devi
 
 /* ---- health ---- */
 
-/* Its number tells only where nobody has knocked: it is another process's in a container, and stays
- * while nobody reaps it. A daemon that is starting does not listen yet. */
+static bool has_no_process(const struct look *look)
+{
+    return kill((pid_t)look->page.pid, 0) != 0 && errno == ESRCH;
+}
+
+/* Its number tells only where no knock can: it is another process's in a container, and stays while
+ * nobody reaps it. A daemon that is starting may not listen yet. */
 static bool is_gone(const struct look *look)
 {
-    if (look->listener != LOOK_LISTENER_UNKNOWN) {
-        bool is_starting = stats_read(&look->page.main.phase) == 0;
-        return look->listener == LOOK_LISTENER_NONE && !is_starting;
+    bool is_starting = stats_read(&look->page.main.phase) == 0;
+    switch (look->listener) {
+    case LOOK_LISTENER_THERE:
+        return false;
+    case LOOK_LISTENER_NONE:
+        return !is_starting || has_no_process(look);
+    default:
+        return has_no_process(look);
     }
-    return kill((pid_t)look->page.pid, 0) != 0 && errno == ESRCH;
 }
 
 static double since_last_end(const struct look *look, uint32_t i_device)

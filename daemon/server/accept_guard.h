@@ -9,6 +9,8 @@
  * reserve, closed at once, and answered as ECONNABORTED, which every accept loop has to expect. The
  * peer sees a hang-up at once instead of a queue that never moves.
  *
+ * Who has too many connections to the control socket is hung up on alike (control_guard.h).
+ *
  * Threads: any; the reserve and the administrators are behind a mutex. */
 #pragma once
 
@@ -41,8 +43,8 @@ void accept_guard_set_admins(const uid_t *uids, uint32_t n);
 bool accept_guard_is_kept(int fd);
 
 /* accept_guard_limit() - RLIMIT_NOFILE now. accept_guard_used() - descriptors open now, by a look
- * into /proc/self/fd; 0: unknown. accept_guard_shed() - connections closed for want of descriptors
- * so far. */
+ * into /proc/self/fd; 0: unknown. accept_guard_shed() - connections closed so far, for want of
+ * descriptors or since their user has too many. */
 uint64_t accept_guard_limit(void);
 uint64_t accept_guard_used(void);
 uint64_t accept_guard_shed(void);

@@ -46,9 +46,9 @@ static void on_fatal(void *arg, const struct reason *why)
 
 /* ---- set-up ---- */
 
-/* What the limit leaves beside what is open already, which is all of the daemon's own, and some
- * room. An option that promises more is not kept to: accounts would have room, and the process no
- * descriptor. */
+/* What the limit leaves beside what is open already, which is the devices', and some room for what
+ * is not: sockets, timers, loads. An option that promises more is not kept to: accounts would have
+ * room, and the process no descriptor. */
 static uint64_t derive_fds(void)
 {
     uint64_t limit = accept_guard_limit();

@@ -307,8 +307,7 @@ void server_block_signals(void)
     (void)sigprocmask(SIG_BLOCK, &set,
                       NULL); /* threads inherit it: signals come to the loop alone */
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ,
-                 SIG_IGN); /* "ulimit -f": a file that may not grow is an error, no death */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file over "ulimit -f" is an error, no death */
 }
 
 static const struct server_handlers handlers = {

@@ -20,7 +20,7 @@ struct loader {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a job was queued or has ended, or the loader stops */
-    struct list jobs;       /* oldest first, then those that have ended, in that order */
+    struct list jobs;       /* in the order in which they came or, once ended, did that */
     uint64_t last_id;
     bool is_stopping;
 
@@ -84,11 +84,6 @@ static struct job *next_queued(struct loader *loader)
     return NULL;
 }
 
-static bool is_loading(const struct loader_request *request)
-{
-    return request->kind == LOADER_JOB_LOAD || request->kind == LOADER_JOB_RELOAD;
-}
-
 /* Under the mutex, which is given up meanwhile. */
 static void run_job(struct loader *loader, struct job *job)
 {
@@ -97,7 +92,7 @@ static void run_job(struct loader *loader, struct job *job)
     struct reason why = job_run(loader->store, job);
     pthread_mutex_lock(&loader->mutex);
     job->why = why;
-    loader->has_untuned |= loader->tuner && is_loading(&job->request);
+    loader->has_untuned |= loader->tuner && job_is_loading(&job->request);
     end_job(loader, job, job_state_of(&why));
 }
 
@@ -181,6 +176,9 @@ static void cancel_job(struct loader *loader, struct job *job)
     atomic_store(&job->progress.is_cancelled, true);
     if (job->state == JOB_QUEUED) {
         (void)reason_set(&job->why, STATUS_CANCELLED, "cancelled");
+        if (job_is_loading(&job->request)) {
+            reason_prefix(&job->why, "model '%.100s'", job->request.name);
+        }
         end_job(loader, job, JOB_CANCELLED);
     }
 }
@@ -214,8 +212,8 @@ struct loader *loader_free(struct loader *loader)
 
 static int check_request(const struct loader_request *request, struct reason *why)
 {
-    int r = is_loading(request) ? msg_model_name_check(request->name, "model name", why)
-                                : msg_name_check(request->name, "model name", why);
+    int r = job_is_loading(request) ? msg_model_name_check(request->name, "model name", why)
+                                    : msg_name_check(request->name, "model name", why);
     if (r != 0) {
         return r;
     }
@@ -242,7 +240,7 @@ static struct job *find_twin(struct loader *loader, const struct loader_request 
         bool can_share = request->kind == LOADER_JOB_LOAD
                              ? !job_has_ended(job) && !atomic_load(&job->progress.is_cancelled)
                              : job->state == JOB_QUEUED;
-        if (can_share && is_loading(request) && job->request.kind == request->kind &&
+        if (can_share && job_is_loading(request) && job->request.kind == request->kind &&
             strcmp(job->request.name, request->name) == 0) {
             return job;
         }

@@ -31,7 +31,8 @@ struct job {
 int job_new(const struct loader_request *request, struct job **ret_job) GD_MUST_CHECK;
 struct job *job_free(struct job *job);
 
-bool job_has_ended(const struct job *job); /* done, failed or cancelled */
+bool job_has_ended(const struct job *job);                 /* done, failed or cancelled */
+bool job_is_loading(const struct loader_request *request); /* LOAD or RELOAD */
 
 /* job_check_served() - is the name of a LOAD served already, from its path? From another path that
  * is STATUS_EXISTS. job_report_served() - the report of a LOAD that had nothing to do. */

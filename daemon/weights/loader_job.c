@@ -32,6 +32,11 @@ bool job_has_ended(const struct job *job)
     return job->state >= JOB_DONE;
 }
 
+bool job_is_loading(const struct loader_request *request)
+{
+    return request->kind == LOADER_JOB_LOAD || request->kind == LOADER_JOB_RELOAD;
+}
+
 int job_new(const struct loader_request *request, struct job **ret_job)
 {
     struct job *job = calloc(1, sizeof(*job));
@@ -244,12 +249,6 @@ static int run_bench(struct store *store, struct job *job, struct reason *why)
     return r;
 }
 
-/* Refusals to load say of which model they are. */
-static bool names_its_model(const struct job *job)
-{
-    return job->request.kind == LOADER_JOB_LOAD || job->request.kind == LOADER_JOB_RELOAD;
-}
-
 static void log_outcome(const struct job *job, const struct reason *why)
 {
     for (uint32_t i = 0; i < job->warnings.n; i++) {
@@ -261,7 +260,7 @@ static void log_outcome(const struct job *job, const struct reason *why)
         return;
     }
     char subject[MSG_NAME_BYTES + 4] = "";
-    if (!names_its_model(job)) {
+    if (!job_is_loading(&job->request)) { /* refusals to load say of which model they are */
         (void)snprintf(subject, sizeof(subject), " '%s'", job->request.name);
     }
     bool is_cancelled = why->status == STATUS_CANCELLED;

@@ -44,15 +44,34 @@ int strip_check(const struct gk_problem *problem, uint32_t n_rows_max, struct re
     return gk_desc_check(&problem->desc, why);
 }
 
-int strip_parts_check(const struct gk_problem *problem, struct reason *why)
+static int check_hopper(const struct gk_problem *problem, struct reason *why)
 {
-    int r = strip_check(problem, GK_BATCH_ROWS_MAX, why);
-    if (r != 0) {
-        return r;
-    }
     if (problem->cuda_arch != 90) {
         return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
                           problem->cuda_arch / 10, problem->cuda_arch % 10);
+    }
+    return 0;
+}
+
+int strip_check_prefill(const struct gk_problem *problem, struct reason *why)
+{
+    if (!problem->is_prefill) {
+        return reason_set(why, STATUS_UNSUPPORTED, "it is for requests of more than %u rows",
+                          GK_BATCH_ROWS_MAX);
+    }
+    if (problem->m == 0 || problem->m > GK_PREFILL_ROWS_MAX) {
+        return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
+                          GK_PREFILL_ROWS_MAX, problem->m);
+    }
+    return check_hopper(problem, why);
+}
+
+int strip_parts_check(const struct gk_problem *problem, struct reason *why)
+{
+    int r = strip_check(problem, GK_BATCH_ROWS_MAX, why);
+    r = r != 0 ? r : check_hopper(problem, why);
+    if (r != 0) {
+        return r;
     }
     if (problem->m < PARTS_M_MIN) {
         return reason_set(why, STATUS_UNSUPPORTED, "it is for %u rows or more, not %u", PARTS_M_MIN,

@@ -10,7 +10,11 @@
 int strip_check(const struct gk_problem *problem, uint32_t n_rows_max,
                 struct reason *why) GD_MUST_CHECK;
 
-/* strip_parts_check() - the same for those of strip_parts.h. */
+/* strip_check_prefill() - is it a launch of a request of more than a batch's rows, and on Hopper?
+ * As above. */
+int strip_check_prefill(const struct gk_problem *problem, struct reason *why) GD_MUST_CHECK;
+
+/* strip_parts_check() - strip_check() for those of strip_parts.h. */
 int strip_parts_check(const struct gk_problem *problem, struct reason *why) GD_MUST_CHECK;
 
 /* strip_args_of() - the weight of a launch; m and rows are left empty. */

@@ -51,18 +51,20 @@ __device__ __forceinline__ float4 sum_parts(const strip_parts_args &args, uint32
     return totals;
 }
 
+/* The next product may begin once this one's parts are there: let begin earlier, a chain of small
+ * products takes up to a quarter longer. */
 __global__ void __launch_bounds__(n_reduce_threads)
     reduce_parts(const __grid_constant__ strip_parts_args args)
 {
     uint32_t i_warp = (blockIdx.x * n_reduce_threads + threadIdx.x) / 32;
     uint32_t i_strip = i_warp / row_blocks(args.m);
     uint32_t i_block = i_warp % row_blocks(args.m);
-    griddepcontrol_launch_dependents();
     if (i_strip >= args.n_launch_strips) {
         return;
     }
     lane_columns columns = load_columns(args, i_strip);
     griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
     store_block(args, columns, i_block, sum_parts(args, i_strip, i_block));
 }
 

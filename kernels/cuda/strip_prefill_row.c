@@ -6,18 +6,7 @@
 static int can_implement(const struct gk_problem *problem, struct reason *why)
 {
     int r = strip_check(problem, GK_PREFILL_ROWS_MAX, why);
-    if (r != 0) {
-        return r;
-    }
-    if (!problem->is_prefill) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it is for requests of more than %u rows",
-                          GK_BATCH_ROWS_MAX);
-    }
-    if (problem->cuda_arch != 90) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
-                          problem->cuda_arch / 10, problem->cuda_arch % 10);
-    }
-    return 0;
+    return r != 0 ? r : strip_check_prefill(problem, why);
 }
 
 /* What rounding a weight costs is as much as rounding the result to the same type. An integer

@@ -10,20 +10,19 @@
  * of wgmma just as they are of mma.sync, dequantised in registers. B is a tile of x in shared
  * memory.
  *
- * Feed. Each lane feeds itself with weights by cp.async as in strip_gemm.cu. Warp 0 also copies
- * tiles of x, ahead of all; full barriers count the bytes, empty ones the warps that are done with
- * a tile. Not taken, since each was measured and no faster: warps of their own for that, which cost
- * the others registers; bulk copies of W, whose pieces of 1 and 2 KiB one warp cannot ask for fast
- * enough; two strips a warp in eight warps, too few to hide what each of them waits for; a tile of
- * x for two CTAs at once.
+ * Feed. Copies are in bulk and run ahead of those that multiply: one warp of each warpgroup asks
+ * for its weights, warp 0 for tiles of x. Not taken, since each was measured and no faster: warps
+ * that do nothing else, which cost the others registers; each lane its own weights by cp.async; two
+ * strips a warp in eight warps, too few to hide what each of them waits for; a tile of x for two
+ * CTAs at once.
  *
- * Budget of a slice of 256 rows of W and 64 of x, in cycles of an SM: tensor cores 2048, shared
- * memory about 2400 (products 1024, since each warpgroup reads the tile of x anew, codes 512, x
- * 256, first values and sums the rest), dequantisation 1040 (7 operations for 8 codes, at half
- * rate), W from memory 1730. It takes twice that, since a warp does one after the other. So what a
- * group starts from is read once for two rows of W, and all of a group is dequantised before its
- * products. Two warpgroups of two strips a warp, which overlap these, were slower: two warps a
- * scheduler are too few.
+ * Budget of a group of 256 rows of W and 64 of x, in cycles of an SM: tensor cores 1150, shared
+ * memory about 1200 (products 560, since each warpgroup reads the tile of x anew, codes 256, x 128,
+ * sums over lanes 256 where k is 8192), issue 600 of each scheduler's, from 150 instructions a
+ * warp. It takes twice the first, and what it pays to save is instructions: beside products, which
+ * read and write many registers, warps wait for pipes and ports. So a group's first value is a
+ * product as well, and one warp copies for four. That warpgroups take turns at the tensor cores
+ * changes nothing.
  *
  * Sums. A group's chain starts from -(offset + zero) * sum(x); s = fma(chain, scale, s) over the
  * slices that strip_gemm.cu gives to one warp, a lane of the sum; lanes of a quarter are added in

@@ -1,29 +1,41 @@
 /* strip_wide_multiply.cuh - the launch of strip_wide.cu that multiplies: its kernel. */
 #pragma once
 
-#include "kernels/cuda/strip_parts.cuh"
 #include "kernels/cuda/strip_parts.h"
+#include "kernels/cuda/strip_wide_end.cuh"
 #include "kernels/cuda/strip_wide_feed.cuh"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/wgmma_first.cuh"
 
 namespace {
 
-/* A chain's first value: columns 2t and 2t + 1 of each block of 8 rows of x. Each pair is read
- * once, though two rows of W want it: shared memory is busier than the registers. */
-template <int n_rows, bool has_zeros>
-__device__ __forceinline__ void start_chain(uint32_t x_sums, const float2 &offsets,
-                                            float (&acc)[n_rows / 2])
+/* ---- a chain's first values ---- */
+
+/* With zero points: start_chain(). Without them it is the same for all rows of W, and the tensor
+ * cores add it up from its pieces, 1 times each of the first three of 16 k: one instruction instead
+ * of 24. */
+__device__ __forceinline__ uint32_t piece_factors(uint32_t t)
 {
-#pragma unroll
-    for (int i = 0; i < n_rows / 8; i++) {
-        uint2 pair = ld_shared_v2(x_sums + i * 32);
-        float a = __uint_as_float(pair.x);
-        float b = __uint_as_float(pair.y);
-        acc[4 * i] = has_zeros ? offsets.x * a : a;
-        acc[4 * i + 1] = has_zeros ? offsets.x * b : b;
-        acc[4 * i + 2] = has_zeros ? offsets.y * a : a;
-        acc[4 * i + 3] = has_zeros ? offsets.y * b : b;
+    return t == 0 ? 0x3f803f80u : t == 1 ? 0x00003f80u : 0;
+}
+
+/* The pieces of place i of the ring, in rows of 16 bytes that are not swizzled, and for the other 8
+ * of 16 k zeros that lie behind all places: 0 times an infinity would be NaN. */
+template <typename map>
+__device__ __forceinline__ uint64_t pieces_descriptor(uint32_t base, uint32_t i)
+{
+    constexpr uint64_t group_bytes = 128ull >> 4 << 32;
+    constexpr uint32_t n = map::starts_bytes / 16;
+    uint32_t low = (base + map::x_starts) / 16 + i * n + ((map::n_x - i) * n << 16);
+    return group_bytes | low;
+}
+
+/* The whole CTA, before any of it is multiplied with. */
+template <typename map> __device__ __forceinline__ void clear_no_pieces(uint32_t base)
+{
+    for (uint32_t i = threadIdx.x * 16; i < map::starts_bytes; i += blockDim.x * 16) {
+        st_shared_v4(base + map::no_pieces + i, make_uint4(0, 0, 0, 0));
     }
+    fence_proxy_async();
 }
 
 /* The A fragments of a unit. */
@@ -39,52 +51,93 @@ __device__ __forceinline__ void dequant_unit(uint32_t codes, uint32_t (&a)[4][4]
 }
 
 /* What a warp keeps. */
-struct warp_state {
+template <int n_rows> struct warp_state {
     warp_id id;
-    cursor next;      /* what is fetched next: n_stages - 1 slices ahead */
-    uint32_t x_slice; /* whose x is copied meanwhile: as many, or one less */
-    ring_place place; /* of the present tile of x */
+    uint32_t base; /* of shared memory */
+    uint32_t warp; /* its part of it */
+    w_places w_at;
+    ring_place<n_w_stages> w;
+    ring_place<n_x_stages(n_rows)> x;
+    bool is_feeder; /* of its warpgroup's weights */
+    cursor next;    /* what it copies next: of weights, or warp 0 of x */
 };
 
-/* One group of a slice: s = fma(chain, scale, s). The next tile of x is asked for while the tensor
- * cores work. */
+/* The chain of a group is issued: its first value, and a product for each 16 of k. */
 template <typename traits, int n_rows, bool has_zeros>
-__device__ __forceinline__ void multiply_group(const strip_parts_args &args, warp_state &state,
-                                               int i_group, uint32_t codes, const float2 &scales,
-                                               const float2 &offsets, float (&sums)[n_rows / 2])
+__device__ __forceinline__ void
+issue_chain(const warp_state<n_rows> &state, int i_group, uint32_t stage,
+            const uint32_t (&a)[n_group_units][4][4], float (&acc)[n_rows / 2])
 {
-    const warp_id &id = state.id;
     using map = shared_map<n_rows, has_zeros>;
-    uint32_t base = shared_base();
-    uint32_t i_place = state.place.i;
-    uint32_t b = __shfl_sync(0xffffffffu,
-                             wgmma_descriptor_low(base + i_place * tile_blocks_bytes(n_rows)), 0);
+    uint32_t base = state.base;
+    uint32_t i_x = state.x.i;
+    if constexpr (has_zeros) {
+        float2 offsets = read_offsets<traits>(stage + map::zeros + state.id.g * 4, i_group);
+        uint32_t x_sums = base + map::x_starts + i_x * map::starts_bytes;
+        start_chain<n_rows>(x_sums + state.id.t * 8, offsets, acc);
+        wgmma_fence();
+    } else {
+        uint32_t factors = piece_factors(state.id.t);
+        const uint32_t ones[4] = {factors, factors, 0, 0};
+        wgmma_fence();
+        wgmma_first<n_rows>::multiply(acc, ones, pieces_descriptor<map>(base, i_x));
+    }
+    uint64_t b =
+        wgmma_descriptor(wgmma_descriptor_low(base) + i_x * tile_blocks_bytes(n_rows) / 16);
+#pragma unroll
+    for (int i = 0; i < n_group_units * 4; i++) {
+        wgmma<typename traits::wgmma_element, n_rows>::multiply(
+            acc, a[i / 4][i % 4], b + i / 4 * n_rows * row_bytes / 16 + i % 4 * 2);
+    }
+    wgmma_commit();
+}
+
+/* What this warp copies for others. Of weights, a slice into the place of the one before, once all
+ * four warps are done with that. */
+template <int n_rows, bool has_zeros>
+__device__ __forceinline__ void feed_ahead(const strip_parts_args &args, int i_group,
+                                           warp_state<n_rows> &state)
+{
+    if (state.id.warp == 0) {
+        feed_x<n_rows, has_zeros>(args, state.base, state.x, i_group, state.next);
+    }
+    if (i_group == 0 && state.is_feeder) {
+        uint32_t i_stage = state.w.before();
+        uint32_t parity = state.w.i == 0 ? state.w.parity ^ 1 : state.w.parity;
+        mbarrier_wait_parity(state.w_at.empty + 8 * i_stage, parity);
+        feed_w<n_rows, has_zeros>(args, state.id, state.w_at, i_stage, state.next);
+    }
+}
+
+/* One group of a slice: s = fma(chain, scale, s). Copies are asked for while the tensor cores work;
+ * a slice's codes are given back when products are under way that were made of the last of them. */
+template <typename traits, int n_rows, bool has_zeros>
+__device__ __forceinline__ void
+multiply_group(const strip_parts_args &args, warp_state<n_rows> &state, int i_group, uint32_t stage,
+               const float2 &scales, float (&sums)[n_rows / 2])
+{
+    using map = shared_map<n_rows, has_zeros>;
+    uint32_t i_x = state.x.i;
     uint32_t a[n_group_units][4][4];
+    uint32_t codes = stage + i_group * n_group_units * STRIP_UNIT_BYTES + state.id.lane * 16;
 #pragma unroll
     for (int i = 0; i < n_group_units; i++) {
         dequant_unit<traits>(codes + i * STRIP_UNIT_BYTES, a[i]);
     }
-    mbarrier_wait_parity(base + map::full + 8 * i_place, state.place.parity);
+    mbarrier_wait_parity(state.base + map::x_full + 8 * i_x, state.x.parity);
     float acc[n_rows / 2];
-    start_chain<n_rows, has_zeros>(
-        base + map::x_sums + i_place * tile_sums_bytes(n_rows) + id.t * 8, offsets, acc);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < n_group_units * 4; i++) {
-        wgmma<typename traits::wgmma_element, n_rows>::multiply(
-            acc, a[i / 4][i % 4],
-            wgmma_descriptor(b + i / 4 * n_rows * row_bytes / 16 + i % 4 * 2));
-    }
-    wgmma_commit();
-    if (id.warp == 0) {
-        feed_x<n_rows, has_zeros>(args, state.place, state.x_slice, i_group);
+    issue_chain<traits, n_rows, has_zeros>(state, i_group, stage, a, acc);
+    feed_ahead<n_rows, has_zeros>(args, i_group, state);
+    if (i_group == n_groups - 1 && state.id.lane == 0) {
+        mbarrier_arrive(state.w_at.empty + 8 * state.w.i);
     }
     wgmma_wait<0>();
+    wgmma_hold(acc);
     __syncwarp(); /* all lanes have read the sums of the tile */
-    if (id.lane == 0) {
-        mbarrier_arrive(base + map::empty + 8 * i_place);
+    if (state.id.lane == 0) {
+        mbarrier_arrive(state.base + map::x_empty + 8 * i_x);
     }
-    ring_on<n_rows>(state.place);
+    state.x.step();
 #pragma unroll
     for (int i = 0; i < n_rows / 2; i++) {
         sums[i] = fmaf(acc[i], i % 4 < 2 ? scales.x : scales.y, sums[i]);
@@ -92,64 +145,60 @@ __device__ __forceinline__ void multiply_group(const strip_parts_args &args, war
 }
 
 template <typename traits, int n_rows, bool has_zeros>
-__device__ __forceinline__ void multiply_slice(const strip_parts_args &args, warp_state &state,
-                                               uint32_t stage, float (&sums)[n_rows / 2])
+__device__ __forceinline__ void multiply_slice(const strip_parts_args &args,
+                                               warp_state<n_rows> &state, float (&sums)[n_rows / 2])
 {
+    using map = shared_map<n_rows, has_zeros>;
+    uint32_t stage = state.warp + state.w.i * map::stage_bytes;
+    mbarrier_wait_parity(state.w_at.full + 8 * state.w.i, state.w.parity);
     uint32_t pairs[n_groups];
-    read_scales<n_groups>(scales_of<n_groups>(stage, state.id), pairs);
-#pragma unroll(n_rows == 64 ? 1 : n_groups) /* not to mix two groups: registers are short */
+    read_scales<n_groups>(stage + map::scales + state.id.g * 4 * n_groups, pairs);
+#pragma unroll(has_zeros ? 1 : n_groups) /* zero points leave registers short */
     for (int i = 0; i < n_groups; i++) {
-        float2 offsets = make_float2(0, 0);
-        if constexpr (has_zeros) {
-            offsets = read_offsets<traits>(zeros_of<n_groups>(stage, state.id), i);
-        }
         float2 scales =
             widen_pair(i == 0 ? pairs[0] : pairs[1], args.base.scale_dtype == DTYPE_BF16);
-        multiply_group<traits, n_rows, has_zeros>(
-            args, state, i, stage + i * n_group_units * STRIP_UNIT_BYTES, scales, offsets, sums);
+        multiply_group<traits, n_rows, has_zeros>(args, state, i, stage, scales, sums);
     }
+    state.w.step();
 }
 
 /* One warp's part in all units of the CTA. */
 template <typename traits, int n_rows, bool has_zeros>
-__device__ __forceinline__ void multiply(const strip_parts_args &args, warp_state &state,
-                                         uint32_t first_stage)
+__device__ __forceinline__ void multiply(const strip_parts_args &args, warp_state<n_rows> &state)
 {
-    constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
-    constexpr bool is_x_behind = (n_x_stages(n_rows) - 1) / n_groups < n_stages - 1;
-    const warp_id &id = state.id;
     using map = shared_map<n_rows, has_zeros>;
-    waiting_sums<map::has_totals> waiting = {first_stage + map::warp_lanes,
-                                             first_stage + map::totals};
-    uint32_t i_stage = 0;
+    const warp_id &id = state.id;
+    waiting_places waiting = {state.warp + map::room + id.lane * 16,
+                              state.warp + map::totals + id.lane * 16};
+    part_sums<n_rows / 2> part = {};
     for (cursor at = first_of_tile(blockIdx.y); !is_over(args, at);
          at = first_of_tile(at.i_tile + gridDim.y)) {
         for (; at.i_lane < end_lane(args); at.i_lane++) {
             float sums[n_rows / 2] = {};
             at.i_step = 0;
             do {
-                cp_async_wait<n_stages - 2>();
-                fetch<has_zeros>(args, id, state.next,
-                                 first_stage +
-                                     (i_stage == 0 ? n_stages - 1 : i_stage - 1) * stage_bytes);
-                uint32_t next_slice = slice_of(args, state.next);
-                if (!is_x_behind) {
-                    state.x_slice = next_slice;
-                }
-                to_next_slice(args, state.next);
-                multiply_slice<traits, n_rows, has_zeros>(
-                    args, state, first_stage + i_stage * stage_bytes, sums);
-                i_stage = i_stage == n_stages - 1 ? 0 : i_stage + 1;
-                if (is_x_behind) {
-                    state.x_slice = next_slice;
-                }
+                multiply_slice<traits, n_rows, has_zeros>(args, state, sums);
             } while (next_step(args, at));
-            end_lane_of(args, at.i_lane, strip_of(id, at.i_tile), waiting, sums);
+            end_of_lane<map::has_totals>(args, at.i_lane, strip_of(id, at.i_tile), waiting, part,
+                                         sums);
         }
-        if (uint32_t i_strip = strip_of(id, at.i_tile);
-            gridDim.x == 1 && i_strip < args.n_launch_strips) {
-            finish(args, i_strip, waiting);
+    }
+}
+
+/* Weights do not wait for the launch before. */
+template <int n_rows, bool has_zeros>
+__device__ __forceinline__ void prime(const strip_parts_args &args, warp_state<n_rows> &state)
+{
+    state.next = first_of_tile(blockIdx.y);
+    if (state.is_feeder) {
+#pragma unroll 1
+        for (uint32_t i = 0; i < n_w_stages - 1; i++) {
+            feed_w<n_rows, has_zeros>(args, state.id, state.w_at, i, state.next);
         }
+    }
+    griddepcontrol_launch_dependents();
+    if (state.id.warp == 0) {
+        prime_x<n_rows, has_zeros>(args, state.base, state.next);
     }
 }
 
@@ -158,25 +207,25 @@ __global__ void __launch_bounds__(128 * strip_parts_warpgroups_max, 1)
     strip_wide(const __grid_constant__ strip_parts_args args)
 {
     using map = shared_map<n_rows, has_zeros>;
-    constexpr uint32_t stage_bytes = sizes<n_groups, has_zeros>::stage;
-    warp_state state = {};
+    warp_state<n_rows> state = {};
     state.id = this_warp();
-    state.next = first_of_tile(blockIdx.y);
-    uint32_t base = shared_base();
-    uint32_t first_stage = base + map::warps + state.id.warp * map::warp_bytes + state.id.lane * 16;
-    for (int i = 0; i < n_stages - 1; i++) {
-        fetch<has_zeros>(args, state.id, state.next, first_stage + i * stage_bytes);
-        state.x_slice = slice_of(args, state.next);
-        to_next_slice(args, state.next);
+    uint32_t base = __shfl_sync(0xffffffffu, shared_base(), 0); /* not to be worked out anew */
+    uint32_t i_warpgroup = state.id.warp / 4;
+    uint32_t warps = base + map::warps;
+    uint32_t rings_bytes = 8 * n_w_stages;
+    state.base = base;
+    state.warp = warps + state.id.warp * map::warp_bytes;
+    state.w_at = {base + map::w_full + i_warpgroup * rings_bytes,
+                  base + map::w_empty + i_warpgroup * rings_bytes,
+                  warps + i_warpgroup * 4 * map::warp_bytes};
+    state.is_feeder = state.id.warp % 4 == (i_warpgroup + 1) % 4;
+    if constexpr (!has_zeros) {
+        clear_no_pieces<map>(base);
     }
-    init_ring(base + map::full, base + map::empty, map::n_x, state.id.n_warps);
-    griddepcontrol_launch_dependents();
-    if (threadIdx.x == 0) {
-        griddepcontrol_wait();
-        prime_x<n_rows, has_zeros>(args);
-    }
-    __syncwarp();
-    multiply<traits, n_rows, has_zeros>(args, state, first_stage);
+    init_ring(base + map::x_full, base + map::x_empty, map::n_x, state.id.n_warps);
+    init_ring(base + map::w_full, base + map::w_empty, n_w_stages * strip_parts_warpgroups_max, 4);
+    prime<n_rows, has_zeros>(args, state);
+    multiply<traits, n_rows, has_zeros>(args, state);
 }
 
 } // namespace

@@ -7,7 +7,7 @@
  * order of strips.
  *
  * Tiles. Two CTAs, a cluster, have the same 256 rows of x, or fewer at the end, and 128 rows of W
- * each; each brings half of x to both. Two warpgroups multiply, and while one widens the other's
+ * each; each brings half of x to both. Two warpgroups multiply, and widen the next codes while
  * products are under way; a thread of a third one starts the copies of x, a warp those of W.
  *
  * Sums. A chain in the tensor core for each 128 of k, s = fma(chain, scale, s): w4a8_multiply.cuh.
@@ -25,26 +25,20 @@ namespace {
 constexpr uint32_t n_threads = 32 * n_multiply_warps + 128;
 constexpr uint32_t n_band_rows = 2048;
 
-template <int n>
-__device__ __forceinline__ void multiply_and_store(const w4a8_args &args, const unit &at,
-                                                   walk &place)
-{
-    float total[n / 2] = {};
-    multiply<n>(args, place, total);
-    store_unit<n>(args, at, total);
-}
-
+template <bool has_zeros>
 __device__ __forceinline__ void consume(const w4a8_args &args, uint32_t rank)
 {
-    walk place;
+    walk place = walk_from_start();
     for_units(args, rank, [&](const unit &at) {
+        float total[tile_rows_max / 2] = {};
         if (at.n_rows == tile_rows_max) {
-            multiply_and_store<tile_rows_max>(args, at, place);
+            multiply<tile_rows_max, has_zeros>(args, place, total);
         } else if (at.n_rows == tile_rows_max / 2) {
-            multiply_and_store<tile_rows_max / 2>(args, at, place);
+            multiply<tile_rows_max / 2, has_zeros>(args, place, total);
         } else {
-            multiply_and_store<tile_rows_min>(args, at, place);
+            multiply<tile_rows_min, has_zeros>(args, place, total);
         }
+        store_unit(args, at, total);
     });
 }
 
@@ -87,7 +81,11 @@ __global__ void __launch_bounds__(n_threads, 1) w4a8_prefill(const __grid_consta
     } else {
         setmaxnreg_inc<232>();
         griddepcontrol_wait(); /* scales of x are read here */
-        consume(args, rank);
+        if (args.base.has_zeros) {
+            consume<true>(args, rank);
+        } else {
+            consume<false>(args, rank);
+        }
     }
     __syncwarp();
     cluster_sync(); /* the other CTA may still write to this one's shared memory */

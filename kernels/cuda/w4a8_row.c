@@ -57,22 +57,7 @@ static struct w8a8_lay_out_args lay_out_args(const struct gk_problem *problem)
 static int can_prefill(const struct gk_problem *problem, struct reason *why)
 {
     int r = check(problem, why);
-    if (r != 0) {
-        return r;
-    }
-    if (!problem->is_prefill) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it is for requests of more than %u rows",
-                          GK_BATCH_ROWS_MAX);
-    }
-    if (problem->cuda_arch != 90) {
-        return reason_set(why, STATUS_UNSUPPORTED, "it needs compute capability 9.0, not %u.%u",
-                          problem->cuda_arch / 10, problem->cuda_arch % 10);
-    }
-    if (problem->m == 0 || problem->m > GK_PREFILL_ROWS_MAX) {
-        return reason_set(why, STATUS_UNSUPPORTED, "a launch has 1 to %u rows, not %u",
-                          GK_PREFILL_ROWS_MAX, problem->m);
-    }
-    return 0;
+    return r != 0 ? r : strip_check_prefill(problem, why);
 }
 
 /* The last few rows of a prefill are laid out as more of them are. */

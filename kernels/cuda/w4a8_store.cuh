@@ -1,7 +1,10 @@
 /* w4a8_store.cuh - the end of a tile of w4a8_prefill.cu: from sums to y.
  *
  * y goes out by way of shared memory (y_room.cuh): a warpgroup has room for 64 rows of 16-bit
- * elements or 32 of f32. */
+ * elements or 32 of f32.
+ *
+ * It is run once a unit, and most of its time would go into fetching instructions. So there is code
+ * for one part only, which goes round while the sums move on through the registers. */
 #pragma once
 
 #include "kernels/cuda/w4a8_multiply.cuh"
@@ -40,18 +43,48 @@ __device__ __forceinline__ y_part part_of_unit(const w4a8_args &args, const unit
     return part;
 }
 
+/* Of a thread's rows of x in a part, pairs. */
+struct row_scales {
+    float2 pairs[part_n / 8];
+};
+
+/* Asked for before they are needed, all at once: memory is slow to answer. */
+__device__ __forceinline__ row_scales load_row_scales(const w4a8_args &args, uint32_t first_m)
+{
+    const float *scales = args.x.scales + first_m + lane_id() % 4 * 2;
+    row_scales rows;
+#pragma unroll
+    for (uint32_t i = 0; i < part_n / 8; i++) {
+        rows.pairs[i] = *reinterpret_cast<const float2 *>(scales + i * 8);
+    }
+    return rows;
+}
+
 /* Sums of a part's rows become values, in the contract's order. */
-__device__ __forceinline__ void finish(const w4a8_args &args, const y_part &part, const float *sums,
+__device__ __forceinline__ void finish(const w4a8_args &args, const y_part &part,
+                                       const row_scales &rows, const float *sums,
                                        float (&values)[part_n / 2])
 {
-    const float *scales = args.x.scales + part.first_m + lane_id() % 4 * 2;
 #pragma unroll
     for (uint32_t i = 0; i < part_n / 2; i++) {
-        float scale = part.column_scales[i / 2 % 2];
-        float value = sums[i] * code_unit;
-        value = args.base.is_column_divisor ? __fdiv_rn(value, scale) : __fmul_rn(value, scale);
-        value = __fmul_rn(value, scales[i / 4 * 8 + i % 2]);
-        values[i] = __fadd_rn(value, part.bias[i / 2 % 2]);
+        values[i] = sums[i] * code_unit;
+    }
+    if (__builtin_expect(args.base.is_column_divisor, 0)) {
+#pragma unroll
+        for (uint32_t i = 0; i < part_n / 2; i++) {
+            values[i] = __fdiv_rn(values[i], part.column_scales[i / 2 % 2]);
+        }
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < part_n / 2; i++) {
+            values[i] = __fmul_rn(values[i], part.column_scales[i / 2 % 2]);
+        }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < part_n / 2; i++) {
+        const float2 &pair = rows.pairs[i / 4];
+        values[i] = __fmul_rn(values[i], i % 2 == 0 ? pair.x : pair.y);
+        values[i] = __fadd_rn(values[i], part.bias[i / 2 % 2]);
     }
 }
 
@@ -105,16 +138,33 @@ __device__ __forceinline__ void store_part(const w4a8_args &args, const y_part &
     }
 }
 
-template <int n>
+/* All sums move to where those of the part before were. */
+__device__ __forceinline__ void next_part(float (&total)[tile_rows_max / 2])
+{
+#pragma unroll
+    for (uint32_t i = 0; i < tile_rows_max / 2 - part_n / 2; i++) {
+        total[i] = total[i + part_n / 2];
+    }
+}
+
+/* total is no more than room behind it. */
 __device__ __forceinline__ void store_unit(const w4a8_args &args, const unit &at,
-                                           const float (&total)[n / 2])
+                                           float (&total)[tile_rows_max / 2])
 {
     y_part part = part_of_unit(args, at);
-#pragma unroll
-    for (uint32_t i = 0; i < n / part_n; i++, part.first_m += part_n) {
+    uint32_t end_m = min(at.first_m + at.n_rows, args.m);
+    row_scales next = load_row_scales(args, part.first_m);
+#pragma unroll 1
+    while (part.first_m < end_m) {
+        row_scales rows = next;
+        if (part.first_m + part_n < end_m) {
+            next = load_row_scales(args, part.first_m + part_n);
+        }
         float values[part_n / 2];
-        finish(args, part, total + i * (part_n / 2), values);
+        finish(args, part, rows, total, values);
         store_part(args, part, values);
+        next_part(total);
+        part.first_m += part_n;
     }
 }
 

@@ -13,8 +13,8 @@
  * others, a thread starts the copies of W, one those of x, a warp brings what is known of the
  * columns of y, and one scales of W that change along k.
  *
- * Sums. 64 x 256 take 128 of a thread's registers, so a chain (one block of 128 k, see
- * w8a8_gemm.cu) is of 64 x 64, and two are under way: w8a8_prefill_multiply.cuh.
+ * Sums. 64 x 256 take 128 of a thread's registers, which leaves room for a chain (one block of 128
+ * k, see w8a8_gemm.cu) of 64 x 128: w8a8_prefill_multiply.cuh.
  *
  * Shared memory: 4 to 8 stages x (x: 16 KiB and its scales; W: 8 to 32 KiB), room for parts of y,
  * what is known of the columns, and barriers. */
@@ -31,7 +31,7 @@ constexpr uint32_t n_threads = 384;
 template <w8a8_kind kind, bool is_one_chain>
 __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const tiling &cut)
 {
-    consumer at = {cut, {0, 0}};
+    consumer at = consumer_of(cut);
     uint32_t parity = 0;
     for_tiles(args, cut, [&](const tile &tile) {
         row_numbers rows = read_rows<kind>(args, tile.first_m + own_warp() * 16 + own_lane() / 4);

@@ -6,6 +6,7 @@
  * 2 t + i. */
 #pragma once
 
+#include "kernels/cuda/ptx_remote.cuh"
 #include "kernels/cuda/w8a8_prefill_feed.cuh"
 
 namespace {
@@ -13,12 +14,7 @@ namespace {
 template <w8a8_kind kind> using sum_of_kind = typename traits<kind>::element::sum;
 
 template <w8a8_kind kind> struct fragment {
-    sum_of_kind<kind> halves[2][half_n / 2];
-};
-
-struct consumer {
-    const tiling &cut;
-    ring_place place;
+    sum_of_kind<kind> sums[n_columns_max / 2];
 };
 
 /* Of the thread; asked for where it is needed, since registers are short. */
@@ -32,6 +28,23 @@ __device__ __forceinline__ uint32_t own_warp()
     return threadIdx.x / 32;
 }
 
+/* A warp of those that multiply. */
+struct consumer {
+    const tiling &cut;
+    ring_place place;
+    uint32_t i_warpgroup; /* the same in all lanes, as the compiler can tell */
+    uint32_t release_to;  /* the first empty barrier, of the CTA whose rank is the lane's */
+};
+
+__device__ __forceinline__ consumer consumer_of(const tiling &cut)
+{
+    uint32_t rank = min(own_lane(), cut.n_ctas - 1);
+    return {cut,
+            {0, 0},
+            __shfl_sync(0xffffffffu, own_warp() / 4, 0),
+            mbarrier_of_rank(shared_base() + shared_map::empty, rank)};
+}
+
 __device__ __forceinline__ void wait_full(const consumer &at)
 {
     mbarrier_wait_parity(shared_base() + shared_map::full + 8 * at.place.i, at.place.parity);
@@ -40,72 +53,61 @@ __device__ __forceinline__ void wait_full(const consumer &at)
 /* Gives stage i back to the feeders of the whole cluster. */
 __device__ __forceinline__ void release(const consumer &at, uint32_t i)
 {
-    uint32_t empty = shared_base() + shared_map::empty + 8 * i;
     __syncwarp();
-    if (at.cut.n_ctas == 1 && own_lane() == 0) {
-        mbarrier_arrive(empty);
-    } else if (at.cut.n_ctas > 1 && own_lane() < at.cut.n_ctas) {
-        mbarrier_arrive_cluster(empty, own_lane());
+    if (own_lane() < at.cut.n_ctas) {
+        mbarrier_arrive_remote(at.release_to + 8 * i);
     }
+}
+
+/* Both sides of a stage: lower halves of descriptors. */
+struct operands {
+    uint32_t x;
+    uint32_t w;
+};
+
+__device__ __forceinline__ operands operands_at(const consumer &at)
+{
+    uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
+    return {wgmma_descriptor_low(stage + at.i_warpgroup * 64 * SWIZZLE_K),
+            wgmma_descriptor_low(stage + x_bytes)};
 }
 
 /* ---- e4m3: a chain for each block of k ---------------------------------------------------------
- * Of tiles of 192 and 256 columns the quarters of W take turns in sets of registers: while the sums
- * of one are added to the totals, those of the next are made. x comes to registers once for all of
- * them, since products as narrow as that would wait for shared memory if they read both sides
- * there. Halves that take turns in one set are as fast; barriers by which the warpgroups take turns
- * cost a tenth. Of narrower tiles, blocks of k take turns. */
-
-/* A warp's 16 rows of x for a block of k. */
-struct x_block {
-    uint32_t steps[4][4];
-};
-
-__device__ __forceinline__ x_block load_x(const consumer &at)
-{
-    uint32_t i_row = own_lane() % 8, i_matrix = own_lane() / 8;
-    uint32_t row = shared_base() + at.place.i * at.cut.stage_bytes +
-                   (own_warp() * 2 + i_matrix % 2) * SWIZZLE_ATOM_BYTES + i_row * SWIZZLE_K;
-    x_block x;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        ldmatrix_x4(row + ((2 * i + i_matrix / 2) ^ i_row) * 16, x.steps[i]);
-    }
-    return x;
-}
+ * Tiles of 192 and 256 columns have one chain under way at a time, of a block of k by 192 or 128
+ * columns. What there is to do for the next one is done meanwhile, so that between two chains a
+ * warpgroup only adds sums to its totals: if that takes no longer than the other's chain, the
+ * tensor core is always busy. Of narrower tiles, blocks of k take turns in two sets of registers.
+ */
 
 using chain = float[quarter_n / 2];
-
-__device__ __forceinline__ void start_chain(const consumer &at, const x_block &x,
-                                            uint32_t i_quarter, chain &sums)
-{
-    uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
-    uint64_t b =
-        wgmma8_descriptor(stage + x_bytes + i_quarter * quarter_n * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        wgmma8_registers<quarter_n>::multiply(sums, x.steps[i], b + 2 * i, i > 0);
-    }
-    wgmma_commit();
-}
 
 /* Of a thread's two rows of x and a quarter of W, for a block of k. */
 struct chain_scales {
     float of_rows[2];
 };
 
-template <w8a8_kind kind>
-__device__ __forceinline__ chain_scales read_scales(uint32_t i_stage, uint32_t i_quarter)
+/* Of all of a block of k: a thread's two rows of x, and the quarters of W. */
+struct block_scales {
+    float of_x[2];
+    float of_w[n_columns_max / quarter_n];
+};
+
+template <w8a8_kind kind> __device__ __forceinline__ block_scales read_scales(uint32_t i_stage)
 {
     if constexpr (kind != W8A8_FP8_GROUP) {
-        return {{1.0f, 1.0f}};
+        return {};
     }
     uint32_t x = shared_base() + shared_map::x_scales + i_stage * x_scales_bytes +
                  (own_warp() * 16 + own_lane() / 4) * 4;
-    float w = __uint_as_float(
-        ld_shared(shared_base() + shared_map::w_scales + i_stage * w_scales_bytes + i_quarter * 4));
-    return {{__uint_as_float(ld_shared(x)) * w, __uint_as_float(ld_shared(x + 8 * 4)) * w}};
+    uint4 w = ld_shared_v4(shared_base() + shared_map::w_scales + i_stage * w_scales_bytes);
+    return {
+        {__uint_as_float(ld_shared(x)), __uint_as_float(ld_shared(x + 8 * 4))},
+        {__uint_as_float(w.x), __uint_as_float(w.y), __uint_as_float(w.z), __uint_as_float(w.w)}};
+}
+
+__device__ __forceinline__ chain_scales scales_of(const block_scales &block, uint32_t i_quarter)
+{
+    return {{block.of_x[0] * block.of_w[i_quarter], block.of_x[1] * block.of_w[i_quarter]}};
 }
 
 /* A chain that has ended. */
@@ -114,7 +116,7 @@ __device__ __forceinline__ void add_chain(const chain_scales &scales, uint32_t i
                                           chain &sums, fragment<kind> &total)
 {
     wgmma_changed(sums);
-    float *to = total.halves[i_quarter / 2] + i_quarter % 2 * (quarter_n / 2);
+    float *to = total.sums + i_quarter * (quarter_n / 2);
 #pragma unroll
     for (uint32_t i = 0; i < quarter_n / 2; i++) {
         to[i] = kind == W8A8_FP8_GROUP ? fmaf(sums[i], scales.of_rows[i / 2 % 2], to[i])
@@ -122,40 +124,66 @@ __device__ __forceinline__ void add_chain(const chain_scales &scales, uint32_t i
     }
 }
 
-/* A tile of n columns, 192 or 256. The last chain of a block is added when the next block has
- * begun. Where three take turns, each has a set of registers, since with two the next block would
- * begin in the set of the last; and it has to begin with two chains, since behind one ptxas puts a
- * wait of its own. */
-template <w8a8_kind kind, int n>
-__device__ __forceinline__ void multiply_quarters(const w8a8_gemm_args &args, consumer &at,
-                                                  fragment<kind> &total)
+/* Starts one of n columns. */
+template <int n>
+__device__ __forceinline__ void start_chain(const operands &from, uint32_t first_column,
+                                            chain (&quarters)[n / quarter_n])
 {
-    constexpr uint32_t i_end = n / quarter_n - 1;
-    constexpr uint32_t n_sets = i_end == 2 ? 3 : 2, i_begun = i_end == 2 ? 1 : 0;
-    uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
-    chain chains[n_sets] = {};
-    chain_scales last = {};
-    for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
-        wait_full(at);
-        x_block x = load_x(at);
+    auto &sums = reinterpret_cast<float(&)[n / 2]>(quarters);
+    uint32_t w = from.w + (first_column * SWIZZLE_K >> 4);
+    wgmma_fence();
 #pragma unroll
-        for (uint32_t i = 0; i <= i_end; i++) {
-            start_chain(at, x, i, chains[i % n_sets]);
-            if (i > 0) {
-                chain_scales scales = read_scales<kind>(at.place.i, i - 1);
-                wgmma_wait<1>();
-                add_chain<kind>(scales, i - 1, chains[(i - 1) % n_sets], total);
+    for (int i = 0; i < 4; i++) {
+        wgmma8<wgmma_e4m3, n>::multiply(sums, wgmma_descriptor(from.x + 2 * i),
+                                        wgmma_descriptor(w + 2 * i), i > 0);
+    }
+    wgmma_commit();
+}
+
+/* A tile of n columns, 192 or 256, in chains of chain_n. */
+template <w8a8_kind kind, int n, int chain_n>
+__device__ __forceinline__ void multiply_chains(const w8a8_gemm_args &args, consumer &at,
+                                                fragment<kind> &total)
+{
+    constexpr uint32_t n_chains = n / chain_n, n_quarters = chain_n / quarter_n;
+    uint32_t n_k_blocks = div_up(args.k, SWIZZLE_K);
+    chain quarters[n_quarters] = {};
+    wait_full(at);
+    block_scales scales = read_scales<kind>(at.place.i);
+    operands from = operands_at(at);
+    uint32_t i_last = 0;
+#pragma unroll 1
+    for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
+        uint32_t i_stage = at.place.i;
+#pragma unroll
+        for (uint32_t i_chain = 0; i_chain < n_chains; i_chain++) {
+            start_chain<chain_n>(from, i_chain * chain_n, quarters);
+            chain_scales own[n_quarters];
+#pragma unroll
+            for (uint32_t i = 0; i < n_quarters; i++) {
+                own[i] = scales_of(scales, i_chain * n_quarters + i);
             }
-            if (i == i_begun) {
-                add_chain<kind>(last, i_end, chains[i_end % n_sets], total);
+            if (i_chain + 1 == n_chains) {
+                ring_on(at.cut, at.place);
+                from = operands_at(at);
+                asm volatile("" : "+r"(from.x), "+r"(from.w)); /* now, not behind the wait */
+                if (i_block + 1 < n_k_blocks) {
+                    wait_full(at);
+                    scales = read_scales<kind>(at.place.i);
+                }
+            }
+            if (i_chain == 0 && i_block > 0) {
+                release(at, i_last);
+            }
+            wgmma_wait<0>();
+#pragma unroll
+            for (uint32_t i = 0; i < n_quarters; i++) {
+                add_chain<kind>(own[i], i_chain * n_quarters + i, quarters[i], total);
             }
         }
-        last = read_scales<kind>(at.place.i, i_end);
-        wgmma_wait<0>();
-        release(at, at.place.i);
-        ring_on(at.cut, at.place);
+        i_last = i_stage;
     }
-    add_chain<kind>(last, i_end, chains[i_end % n_sets], total);
+    release(at, i_last);
 }
 
 /* A block of k of a tile of 64 or 128 columns, under way. */
@@ -164,20 +192,10 @@ template <int n> struct block_chain {
     uint32_t i_stage;
 };
 
-template <w8a8_kind kind, int n>
-__device__ __forceinline__ void start_block(consumer &at, block_chain<n> &block)
+template <int n> __device__ __forceinline__ void start_block(consumer &at, block_chain<n> &block)
 {
     wait_full(at);
-    uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
-    uint64_t a = wgmma8_descriptor(stage + own_warp() / 4 * 64 * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
-    uint64_t b = wgmma8_descriptor(stage + x_bytes, SWIZZLE_ATOM_BYTES);
-    auto &sums = reinterpret_cast<float(&)[n / 2]>(block.quarters);
-    wgmma_fence();
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        wgmma8<wgmma_e4m3, n>::multiply(sums, a + 2 * i, b + 2 * i, i > 0);
-    }
-    wgmma_commit();
+    start_chain<n>(operands_at(at), 0, block.quarters);
     block.i_stage = at.place.i;
     ring_on(at.cut, at.place);
 }
@@ -186,15 +204,11 @@ template <w8a8_kind kind, int n>
 __device__ __forceinline__ void end_block(const consumer &at, block_chain<n> &block,
                                           fragment<kind> &total)
 {
-    chain_scales scales[n / quarter_n];
-#pragma unroll
-    for (uint32_t i = 0; i < n / quarter_n; i++) {
-        scales[i] = read_scales<kind>(block.i_stage, i);
-    }
+    block_scales scales = read_scales<kind>(block.i_stage);
     release(at, block.i_stage);
 #pragma unroll
     for (uint32_t i = 0; i < n / quarter_n; i++) {
-        add_chain<kind>(scales[i], i, block.quarters[i], total);
+        add_chain<kind>(scales_of(scales, i), i, block.quarters[i], total);
     }
 }
 
@@ -206,7 +220,7 @@ __device__ __forceinline__ void multiply_run(consumer &at, fragment<kind> &total
     block_chain<n> blocks[2] = {};
 #pragma unroll
     for (uint32_t i = 0; i < n_blocks; i++) {
-        start_block<kind, n>(at, blocks[i % 2]);
+        start_block<n>(at, blocks[i % 2]);
         if (i > 0) {
             wgmma_wait<1>();
             end_block<kind, n>(at, blocks[(i - 1) % 2], total);
@@ -245,13 +259,12 @@ __device__ __forceinline__ void multiply_at_once(const w8a8_gemm_args &args, con
     uint32_t i_last = 0;
     for (uint32_t i_block = 0; i_block < n_k_blocks; i_block++) {
         wait_full(at);
-        uint32_t stage = shared_base() + at.place.i * at.cut.stage_bytes;
-        uint64_t a = wgmma8_descriptor(stage + own_warp() / 4 * 64 * SWIZZLE_K, SWIZZLE_ATOM_BYTES);
-        uint64_t b = wgmma8_descriptor(stage + x_bytes, SWIZZLE_ATOM_BYTES);
+        operands from = operands_at(at);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            multiplier::multiply(sums, a + 2 * i, b + 2 * i, i > 0 || i_block > 0);
+            multiplier::multiply(sums, wgmma_descriptor(from.x + 2 * i),
+                                 wgmma_descriptor(from.w + 2 * i), i > 0 || i_block > 0);
         }
         wgmma_commit();
         if (i_block > 0) {
@@ -273,7 +286,7 @@ __device__ __forceinline__ void multiply_columns(const w8a8_gemm_args &args, con
     if constexpr (is_one_chain) {
         multiply_at_once<kind, n>(args, at, total);
     } else if constexpr (n > half_n) {
-        multiply_quarters<kind, n>(args, at, total);
+        multiply_chains<kind, n, n == n_columns_max ? half_n : n>(args, at, total);
     } else {
         multiply_blocks<kind, n>(args, at, total);
     }

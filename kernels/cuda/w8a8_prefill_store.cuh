@@ -4,9 +4,11 @@
  * that what is written are whole lines: 16-byte chunks, each exclusive-or-ed with its row, which
  * spreads them over the banks. Pairs of f32 are whole sectors as they are.
  *
- * All of it is straight code for 128 sums of a thread, run once a tile: it is as fast as it is
- * short. So the type of y is a template parameter, and what is rare (column scales, rows askew,
- * columns that are not all there) goes element by element, from sums in shared memory. */
+ * It is run once a tile, and most of its time would go into fetching instructions: straight code
+ * for all 128 sums of a thread took a tenth of a launch on an H200. So there is code for one part
+ * of each type only, which goes round while the sums move on through the registers, and what is
+ * rare (column scales, rows askew, columns that are not all there) goes element by element, from
+ * sums in shared memory. */
 #pragma once
 
 #include "kernels/cuda/w8a8_prefill_multiply.cuh"
@@ -245,46 +247,53 @@ __device__ __forceinline__ bool is_usual(const w8a8_gemm_args &args, const y_par
 }
 
 template <w8a8_kind kind, typename y_type>
-__device__ __forceinline__ void
-store_half(const w8a8_gemm_args &args, const consumer &at, const tile &tile, uint32_t i_half,
-           const row_numbers &rows, const sum_of_kind<kind> (&sums)[half_n / 2])
+__device__ __forceinline__ void store_part(const w8a8_gemm_args &args, const consumer &at,
+                                           const y_part &part, const row_numbers &rows,
+                                           const sum_of_kind<kind> *sums)
 {
+    if (!is_usual(args, part)) {
+        store_each<kind>(args, at, part, sums);
+    } else if constexpr (sizeof(y_type) == 4) {
+        store_floats<kind>(args, at, part, rows, sums);
+    } else {
+        stage_part<kind, y_type>(args, at, part, rows, sums);
+        __syncwarp();
+        store_staged(args, at, part);
+        __syncwarp();
+    }
+}
+
+/* All sums move to where those of the part before were. */
+template <w8a8_kind kind> __device__ __forceinline__ void next_part(fragment<kind> &total)
+{
+    constexpr uint32_t n = n_columns_max / 2;
+    constexpr uint32_t n_part = part_n / 2;
 #pragma unroll
-    for (uint32_t i = 0; i < half_n / part_n; i++) {
-        uint32_t i_column = i_half * half_n + i * part_n;
-        y_part part = {tile.first_m + own_warp() * 16, tile.first_n + i_column, i_column};
-        if (i_column >= tile.n_columns) {
-            break;
-        }
-        const sum_of_kind<kind> *part_sums = sums + i * (part_n / 2);
-        if (!is_usual(args, part)) {
-            store_each<kind>(args, at, part, part_sums);
-        } else if constexpr (sizeof(y_type) == 4) {
-            store_floats<kind>(args, at, part, rows, part_sums);
-        } else {
-            stage_part<kind, y_type>(args, at, part, rows, part_sums);
-            __syncwarp();
-            store_staged(args, at, part);
-            __syncwarp();
-        }
+    for (uint32_t i = 0; i < n - n_part; i++) {
+        total.sums[i] = total.sums[i + n_part];
     }
 }
 
 template <w8a8_kind kind, typename y_type>
 __device__ __forceinline__ void store_as(const w8a8_gemm_args &args, const consumer &at,
                                          const tile &tile, const row_numbers &rows,
-                                         const fragment<kind> &total)
+                                         fragment<kind> &total)
 {
-    store_half<kind, y_type>(args, at, tile, 0, rows, total.halves[0]);
-    if (tile.n_columns > half_n) {
-        store_half<kind, y_type>(args, at, tile, 1, rows, total.halves[1]);
+    y_part part = {tile.first_m + own_warp() * 16, tile.first_n, 0};
+#pragma unroll 1
+    while (part.i_column < tile.n_columns) {
+        store_part<kind, y_type>(args, at, part, rows, total.sums);
+        next_part<kind>(total);
+        part.first_n += part_n;
+        part.i_column += part_n;
     }
 }
 
+/* total is no more than room behind it. */
 template <w8a8_kind kind>
 __device__ __forceinline__ void store_tile(const w8a8_gemm_args &args, const consumer &at,
                                            const tile &tile, const row_numbers &rows,
-                                           const fragment<kind> &total)
+                                           fragment<kind> &total)
 {
     if (args.y_dtype == DTYPE_BF16) {
         store_as<kind, __nv_bfloat16>(args, at, tile, rows, total);

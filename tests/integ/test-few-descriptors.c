@@ -47,8 +47,7 @@ static void test_opening_with_few_descriptors(void **state)
         leave_free(n_free);
         r = gemmd_open(&options, &client);
         free_all();
-        assert_true(r == GEMMD_OK || r == GEMMD_BUSY || r == GEMMD_DISCONNECTED ||
-                    r == GEMMD_INTERNAL);
+        assert_true(r == GEMMD_BUSY || (r == GEMMD_OK && n_free >= 8));
         gemmd_close(client);
     }
     assert_int_equal(r, GEMMD_OK);

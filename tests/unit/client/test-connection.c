@@ -220,7 +220,7 @@ static void test_no_number_for_a_buffer(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0); /* the fake daemon's takes the last */
     int r = gemmd_buffer_alloc(client, 0, 100, &buffer);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(r, GEMMD_INTERNAL);
+    assert_int_equal(r, GEMMD_BUSY);
     assert_says("Too many open files");
     assert_int_equal(gemmd_buffer_alloc(client, 0, 100, &buffer), GEMMD_OK);
     assert_int_equal(buffer->id.number, 1); /* the number of the other, which was let go of */

@@ -39,6 +39,17 @@ static void test_find_and_list(void **state)
     free(weights);
 }
 
+/* As a reviver leaves it that found no descriptors for the next one: nothing is polled in its place
+ * until the time is over. */
+static void test_without_a_socket(void **state)
+{
+    struct fixture *fixture = *state;
+    gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
+    sock_finish(&fixture->client->exchange.sock);
+    fixture->client->exchange.socket_fd = -1;
+    assert_int_equal(gemmd_find_weight(fixture->client, "m/w", &weight), GEMMD_DISCONNECTED);
+}
+
 struct grown {
     size_t struct_bytes;
     uint64_t values[2];
@@ -173,6 +184,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_find_and_list, set_up, tear_down),
         cmocka_unit_test(test_filled_structs_of_older_programs),
         cmocka_unit_test_setup_teardown(test_weights_of_other_versions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_without_a_socket, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refusal_reaches_the_user, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_late_reply_is_skipped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nonsense_replies, set_up, tear_down),

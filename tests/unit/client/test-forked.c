@@ -97,6 +97,40 @@ static uint32_t count_fds(void)
     return n;
 }
 
+/* How many descriptors a child's closing lets go of. */
+static int let_go_in_child(struct fixture *fixture, bool is_freeing)
+{
+    int state;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)alarm(CHILD_SECONDS);
+        uint32_t n_before = count_fds();
+        if (is_freeing) {
+            gemmd_buffer_free(fixture->x);
+            gemmd_buffer_free(fixture->y);
+        }
+        gemmd_close(fixture->client);
+        _exit((int)(n_before - count_fds()));
+    }
+    assert_int_equal(waitpid(pid, &state, 0), pid);
+    assert_true(WIFEXITED(state));
+    return WEXITSTATUS(state);
+}
+
+static void test_closing_frees_inherited_buffers(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    fixture_open(&fixture, GEMMD_PATH_RING);
+    multiply(&fixture);
+    int n_one_by_one = let_go_in_child(&fixture, true);
+    assert_true(n_one_by_one > 2);
+    assert_int_equal(let_go_in_child(&fixture, false), n_one_by_one);
+    multiply(&fixture);
+    fixture_close(&fixture);
+}
+
 /* Buffers that nobody frees go with their client. */
 static void test_closing_frees_buffers(void **state)
 {
@@ -127,6 +161,7 @@ int main(void)
         cmocka_unit_test(test_ring),
         cmocka_unit_test(test_zeromq),
         cmocka_unit_test(test_closing_frees_buffers),
+        cmocka_unit_test(test_closing_frees_inherited_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

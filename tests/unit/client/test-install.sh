@@ -77,7 +77,7 @@ if [ ! -s "$scratch/root$conf" ]; then
     exit 1
 fi
 
-"$prefix/bin/gemmctl" --help | grep -q 'explain WEIGHT'
+"$prefix/bin/gemmctl" --help | grep -q '^  explain '
 for page in man1/gemmctl.1 man3/libgemmd.3; do
     [ -s "$prefix/share/man/$page" ] || { echo "test-install: $page is not installed" >&2; exit 1; }
 done

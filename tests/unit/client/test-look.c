@@ -126,6 +126,8 @@ static void test_a_dead_process(void **state)
     now.page.pid = (uint64_t)getpid(); /* one that nobody has reaped, say */
     now.listener = LOOK_LISTENER_NONE;
     check_health(0, ""); /* it may be starting */
+    now.page.pid = (uint64_t)pid;
+    check_health(0, "process "); /* it was killed while it was starting */
     stats_set(&now.page.main.phase, 1);
     check_health(0, "process ");
 }

@@ -172,7 +172,7 @@ static void test_queue_is_bounded(void **state)
     expect_job(running, "running", 0, "");
     expect_job(last, "queued", 0, "");
     assert_int_equal(loader_cancel(f.loader, last, NULL), 0);
-    expect_job(last, "cancelled", STATUS_CANCELLED, "cancelled");
+    expect_job(last, "cancelled", STATUS_CANCELLED, "model 'm15': cancelled");
     assert_int_equal(loader_wait(f.loader, last, NULL), STATUS_CANCELLED);
     start(LOADER_JOB_LOAD, "fits-now");
     fake_device_set_gate(&f.fake, false);
@@ -207,7 +207,6 @@ static void await_first_bytes(uint64_t job_id)
     }
 }
 
-/* In the middle of one huge tensor. */
 /* What ends while a long job runs does not make its end forgotten: somebody waits for that. */
 static void test_the_end_of_a_long_job_is_remembered(void **state)
 {
@@ -221,11 +220,12 @@ static void test_the_end_of_a_long_job_is_remembered(void **state)
         start(LOADER_JOB_LOAD, "m"); /* is served already */
     }
     assert_int_equal(loader_cancel(f.loader, waiting, &f.why), 0);
-    expect_job(waiting, "cancelled", STATUS_CANCELLED, "cancelled");
+    expect_job(waiting, "cancelled", STATUS_CANCELLED, "model 'waiting': cancelled");
     assert_int_equal(loader_cancel(f.loader, running, &f.why), 0);
     assert_int_equal(loader_wait(f.loader, running, &f.why), STATUS_CANCELLED);
 }
 
+/* In the middle of one huge tensor. */
 static void test_cancel_while_reading(void **state)
 {
     (void)state;
