@@ -23,24 +23,6 @@ template <int n_rows> struct warp_state {
 
 constexpr int n_tile_steps = STRIP_GROUP_MAX / 16; /* products of a tile */
 
-/* A chain's first value: columns 2t and 2t + 1 of each block of 8 rows of x. Each pair is read
- * once, though two rows of W want it: shared memory is busier than the registers. */
-template <int n_rows>
-__device__ __forceinline__ void start_chain(uint32_t sums, const float2 &offsets,
-                                            float (&acc)[n_rows / 2])
-{
-#pragma unroll
-    for (int i = 0; i < n_rows / 8; i++) {
-        uint2 pair = ld_shared_v2(sums + i * 32);
-        float a = __uint_as_float(pair.x);
-        float b = __uint_as_float(pair.y);
-        acc[4 * i] = offsets.x * a;
-        acc[4 * i + 1] = offsets.x * b;
-        acc[4 * i + 2] = offsets.y * a;
-        acc[4 * i + 3] = offsets.y * b;
-    }
-}
-
 /* The A fragments of a group. codes: this lane's of the tile; words: what was read last. */
 template <typename format, int n_steps>
 __device__ __forceinline__ void dequant_group(const format &tile, uint32_t codes, int i_group,

@@ -25,6 +25,24 @@ __host__ __device__ constexpr uint32_t tile_bytes(uint32_t n_rows)
 /* A row in the tiles of a slice. */
 constexpr uint32_t x_row_bytes = n_slice_tiles * tile_bytes(1);
 
+/* Row i_row of n_rows, this lane's part of it, into the tiles of a slice, which tile_bytes lie
+ * between: the B fragments of mma.sync are what goes side by side. */
+__device__ __forceinline__ void store_row(const x_fragments &x, const warp_id &id, uint32_t i_row,
+                                          uint32_t n_rows, uint32_t tile_bytes, uint8_t *tiles)
+{
+#pragma unroll
+    for (int i_unit = 0; i_unit < n_units; i_unit++) {
+        uint8_t *row = tiles + i_unit / n_tile_blocks * tile_bytes +
+                       (i_unit % n_tile_blocks * n_rows + i_row) * row_bytes;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            uint32_t chunk = i ^ id.g;
+            *reinterpret_cast<uint32_t *>(row + chunk * 16 + id.t * 4) =
+                x.fragments[4 * i_unit + i / 2][i % 2];
+        }
+    }
+}
+
 /* Slices of the lanes before, of all there are. */
 __device__ __forceinline__ uint32_t slices_before_lane(uint32_t n_slices, uint32_t i_lane)
 {

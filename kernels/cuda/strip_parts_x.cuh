@@ -18,21 +18,22 @@ __host__ __device__ constexpr uint32_t tile_blocks_bytes(uint32_t n_rows)
     return n_tile_blocks * n_rows * row_bytes;
 }
 
-/* Row i_row of n_rows, this lane's part of it, into the tiles of a slice, which tile_bytes lie
- * between: the B fragments of mma.sync are what goes side by side. */
-__device__ __forceinline__ void store_row(const x_fragments &x, const warp_id &id, uint32_t i_row,
-                                          uint32_t n_rows, uint32_t tile_bytes, uint8_t *tiles)
+/* A chain's first value: offsets, of rows g and g + 8 of W, times the sums of columns 2t and 2t + 1
+ * of each block of 8 rows of x. Each pair is read once, though two rows of W want it: shared memory
+ * is busier than the registers. */
+template <int n_rows>
+__device__ __forceinline__ void start_chain(uint32_t x_sums, const float2 &offsets,
+                                            float (&acc)[n_rows / 2])
 {
 #pragma unroll
-    for (int i_unit = 0; i_unit < n_units; i_unit++) {
-        uint8_t *row = tiles + i_unit / n_tile_blocks * tile_bytes +
-                       (i_unit % n_tile_blocks * n_rows + i_row) * row_bytes;
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t chunk = i ^ id.g;
-            *reinterpret_cast<uint32_t *>(row + chunk * 16 + id.t * 4) =
-                x.fragments[4 * i_unit + i / 2][i % 2];
-        }
+    for (int i = 0; i < n_rows / 8; i++) {
+        uint2 pair = ld_shared_v2(x_sums + i * 32);
+        float a = __uint_as_float(pair.x);
+        float b = __uint_as_float(pair.y);
+        acc[4 * i] = offsets.x * a;
+        acc[4 * i + 1] = offsets.x * b;
+        acc[4 * i + 2] = offsets.y * a;
+        acc[4 * i + 3] = offsets.y * b;
     }
 }
 

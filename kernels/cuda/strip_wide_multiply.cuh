@@ -10,27 +10,9 @@ namespace {
 
 /* ---- a chain's first values ---- */
 
-/* With zero points: -(offset + zero) times the sums of columns 2t and 2t + 1 of each block of 8
- * rows of x. Each pair is read once, though two rows of W want it: shared memory is busier than the
- * registers. */
-template <int n_rows>
-__device__ __forceinline__ void start_chain(uint32_t x_sums, const float2 &offsets,
-                                            float (&acc)[n_rows / 2])
-{
-#pragma unroll
-    for (int i = 0; i < n_rows / 8; i++) {
-        uint2 pair = ld_shared_v2(x_sums + i * 32);
-        float a = __uint_as_float(pair.x);
-        float b = __uint_as_float(pair.y);
-        acc[4 * i] = offsets.x * a;
-        acc[4 * i + 1] = offsets.x * b;
-        acc[4 * i + 2] = offsets.y * a;
-        acc[4 * i + 3] = offsets.y * b;
-    }
-}
-
-/* Without zero points it is the same for all rows of W, and the tensor cores add it up from its
- * pieces, 1 times each of the first three of 16 k: one instruction instead of 24. */
+/* With zero points: start_chain(). Without them it is the same for all rows of W, and the tensor
+ * cores add it up from its pieces, 1 times each of the first three of 16 k: one instruction instead
+ * of 24. */
 __device__ __forceinline__ uint32_t piece_factors(uint32_t t)
 {
     return t == 0 ? 0x3f803f80u : t == 1 ? 0x00003f80u : 0;
