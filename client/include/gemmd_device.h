@@ -41,7 +41,12 @@
  * by threads that it has met at a barrier, or by kernels before this one. */
 static __device__ __forceinline__ void gemmd_signal_ready(const struct gemmd_signal *signal)
 {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(signal->ready), "r"(signal->value)
+    /* Two words, for a launch that waits on the GPU and for the daemon's CPU. */
+    const unsigned quick_words = 1u << 18;
+    asm volatile("fence.acq_rel.sys;\n\t"
+                 "st.relaxed.sys.global.u32 [%0], %2;\n\t"
+                 "st.relaxed.sys.global.u32 [%1], %2;" ::"l"(signal->done + quick_words),
+                 "l"(signal->ready), "r"(signal->value)
                  : "memory");
 }
 
