@@ -8,7 +8,8 @@
 #include "client/client.h"
 #include "client/driver_cuda.h"
 
-/* One thread says ready and waits for its product. A look at `done`, in the GPU's memory, takes
+/* One thread says ready, on the GPU (ORDER_DEVICE_READY_OFFSET) and to the worker's CPU, and waits
+ * for its product. A look at `done`, in the GPU's memory, takes
  * 0.7 us; one at `ended` crosses the bus and is for requests that have no product, so it is taken
  * every 256th time only. */
 static const char turn_ptx[] = "\
@@ -19,7 +20,7 @@ static const char turn_ptx[] = "\
 {\n\
     .reg .pred %p;\n\
     .reg .b32 %value, %word, %n;\n\
-    .reg .b64 %ready, %done, %ended;\n\
+    .reg .b64 %ready, %done, %ended, %quick;\n\
     ld.param.u64 %ready, [ready];\n\
     ld.param.u64 %done, [done];\n\
     ld.param.u64 %ended, [ended];\n\
@@ -27,7 +28,10 @@ static const char turn_ptx[] = "\
     cvta.to.global.u64 %ready, %ready;\n\
     cvta.to.global.u64 %done, %done;\n\
     cvta.to.global.u64 %ended, %ended;\n\
-    st.release.sys.global.u32 [%ready], %value;\n\
+    add.s64 %quick, %done, 1048576;\n\
+    fence.acq_rel.sys;\n\
+    st.relaxed.sys.global.u32 [%quick], %value;\n\
+    st.relaxed.sys.global.u32 [%ready], %value;\n\
     mov.u32 %n, 0;\n\
 look:\n\
     ld.acquire.sys.global.u32 %word, [%done];\n\

@@ -29,7 +29,11 @@
  *
  * The GPU starts kernels one after the other, those of all processes: on an H200 a product waits
  * 0.7 us for each client that starts one about then. A kernel that takes several turns (wait, work,
- * say ready, wait for the next) spares all clients that. */
+ * say ready, wait for the next) spares all clients that. So does one that is in its place in time:
+ * on compute capability 9.0 and up launch each with programmatic stream serialization, let it call
+ * cudaGridDependencySynchronize() first, and cudaTriggerProgrammaticLaunchCompletion() once y is
+ * there. Sixteen processes take 33.5 us a step so instead of 36. Sooner is worse: then two kernels
+ * of each client wait, and a product's block finds no room. */
 #ifndef GEMMD_DEVICE_H
 #define GEMMD_DEVICE_H
 
@@ -41,7 +45,12 @@
  * by threads that it has met at a barrier, or by kernels before this one. */
 static __device__ __forceinline__ void gemmd_signal_ready(const struct gemmd_signal *signal)
 {
-    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(signal->ready), "r"(signal->value)
+    /* Two words, for a launch that waits on the GPU and for the daemon's CPU. */
+    const unsigned quick_words = 1u << 18;
+    asm volatile("fence.acq_rel.sys;\n\t"
+                 "st.relaxed.sys.global.u32 [%0], %2;\n\t"
+                 "st.relaxed.sys.global.u32 [%1], %2;" ::"l"(signal->done + quick_words),
+                 "l"(signal->ready), "r"(signal->value)
                  : "memory");
 }
 

@@ -22,6 +22,15 @@ struct device_signal {
     uint32_t value;
 };
 
+/* A row of an armed launch that should come, and its client's word that says that its x is there:
+ * `ready`, in the device's memory, has that value. */
+struct device_expected {
+    const void *x;
+    void *y;
+    struct device_signal done; /* of the last row of a request; else its address is 0 */
+    struct device_signal ready;
+};
+
 /* One launch of one batch. Memory belongs to the worker and stays put until the launch is done. */
 struct device_launch {
     const struct gk_kernel *kernel;
@@ -29,6 +38,8 @@ struct device_launch {
     const struct device_signal *signals; /* (n_signals), written by the device behind the products,
                                             before poll() tells; 0 on host */
     uint32_t n_signals;
+    const struct device_expected *expected; /* (n_expected), see arm(), which copies them */
+    uint32_t n_expected;
     uint64_t start_nsec; /* CLOCK_MONOTONIC, set by launch() and fire(); a GPU sets it when the
                             launch is done and counts from the end of the one before it */
     uint64_t end_nsec;   /* set when done */
@@ -122,6 +133,12 @@ struct device_ops {
      * x_scale_rows, and as many signals as rows at most; all of that is copied before it returns.
      * disarm(): there will be none. After arm() the one or the other is called once, or, when
      * poll() gave the launch back before, neither. Neither calls the driver.
+     *
+     * With `expected`, rows that are all there should be, the device begins by itself when the x of
+     * all of them is there; fire(), for the same rows, and disarm() may then be too late, and the
+     * result tells: after disarm() 0 where it had begun, and such a launch has run for no time. All
+     * that is expected is the device's from arm() until then. More rows than the device can look
+     * at, and those of clients that do not write `ready`, wait for fire() alone.
      *
      * poll() gives armed launches back in order with the others: result 0, the products are there
      * and the signals written; -ECANCELED, nothing was read, written or signalled: it was disarmed,

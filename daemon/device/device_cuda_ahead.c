@@ -67,6 +67,23 @@ static void write_table(struct device_cuda *cuda, const struct cuda_flight *flig
 
 /* ---- arming ---- */
 
+/* What should come, as the CPU would write it into the table. */
+static void expect_rows(const struct device_launch *launch, struct gk_cuda_gate_args *gate)
+{
+    gate->n_expected = launch->n_expected <= GK_CUDA_EXPECTED_MAX ? launch->n_expected : 0;
+    for (uint32_t i = 0; i < gate->n_expected; i++) {
+        const struct device_expected *expected = &launch->expected[i];
+        gate->expected[i] = (struct gk_cuda_expected){
+            .row = {(uintptr_t)expected->x | GK_CUDA_AHEAD_WRITTEN,
+                    (uintptr_t)expected->y | GK_CUDA_AHEAD_WRITTEN,
+                    expected->done.address | GK_CUDA_AHEAD_WRITTEN,
+                    (uint64_t)expected->done.value << 1 | GK_CUDA_AHEAD_WRITTEN},
+            .ready = expected->ready.address,
+            .value = expected->ready.value,
+        };
+    }
+}
+
 static int enqueue(struct device_cuda *cuda, const struct cuda_flight *flight, uint32_t limit_usec)
 {
     uint64_t i = (uint64_t)(flight - cuda->flights);
@@ -75,9 +92,15 @@ static int enqueue(struct device_cuda *cuda, const struct cuda_flight *flight, u
     uintptr_t table = base + (uintptr_t)&cuda->ahead->rows[i] - (uintptr_t)cuda->ahead;
     uintptr_t canceled = base + (uintptr_t)&cuda->ahead->canceled[i] - (uintptr_t)cuda->ahead;
     const struct gk_cuda_signal done = {cuda->flag_address, flight->ticket};
-    cudaError_t error =
-        (cudaError_t)gk_cuda_gate((const struct gk_cuda_ahead_row *)table, gate_rows(flight), taken,
-                                  limit_usec, flight->launch->holds_place, cuda->stream);
+    struct gk_cuda_gate_args gate = {
+        .table = (const struct gk_cuda_ahead_row *)table,
+        .ahead = taken,
+        .n_rows = gate_rows(flight),
+        .limit_usec = limit_usec,
+        .holds_place = flight->launch->holds_place,
+    };
+    expect_rows(flight->launch, &gate);
+    cudaError_t error = (cudaError_t)gk_cuda_gate(&gate, cuda->stream);
     int r = error == cudaSuccess ? cuda_enqueue_kernel(cuda, flight->launch, taken)
                                  : cuda_fail(cuda, error, "a gate", NULL);
     if (r != 0) {

@@ -232,6 +232,9 @@ struct device_launch *cuda_poll(struct device *device)
     launch->result = result;
     launch->end_nsec = clock_now_nsec();
     launch->start_nsec = num_max(launch->start_nsec, cuda->last_end_nsec);
+    if (flight->is_waiting) {
+        launch->start_nsec = launch->end_nsec; /* when it began nobody saw */
+    }
     if (result != -ECANCELED) {
         cuda->last_end_nsec = launch->end_nsec;
     }

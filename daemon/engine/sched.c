@@ -298,6 +298,22 @@ static struct sched_item *urgent(struct sched *sched, uint64_t free_nsec)
     return may_jump ? item : NULL;
 }
 
+/* A launch of decode begins: flight's node and rows are those of the items. */
+static void begin_flight(struct sched *sched, struct sched_flight *flight,
+                         struct sched_item *const *items, uint32_t n_items, uint64_t now_nsec)
+{
+    struct route_node *node = flight->node;
+    flight->expected_nsec = node != NULL ? cost_nsec(&node->cost, flight->n_rows) : 0;
+    take_off(sched, flight, now_nsec);
+    turns_charge(sched, items, n_items, flight->n_rows, flight->expected_nsec);
+    for (uint32_t i = 0; i < n_items; i++) {
+        items[i]->session->run_end_nsec = sched->free_nsec;
+    }
+    if (node != NULL && node->ring != NULL) {
+        ahead_launched(&node->ring->ahead, node->ring->n_nodes, now_nsec);
+    }
+}
+
 static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choice,
                              uint64_t now_nsec, struct sched_item **ret_items,
                              struct sched_verdict *ret_verdict)
@@ -306,20 +322,26 @@ static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choic
     uint32_t n_items = sched_fill(sched, choice->queue, ret_items, &flight.n_rows);
     bool is_full =
         n_items == sched->limits.batch_items_max || flight.n_rows >= sched->limits.rows_max;
-    flight.expected_nsec = flight.node != NULL ? cost_nsec(&flight.node->cost, flight.n_rows) : 0;
-    take_off(sched, &flight, now_nsec);
-    turns_charge(sched, ret_items, n_items, flight.n_rows, flight.expected_nsec);
-    for (uint32_t i = 0; i < n_items; i++) {
-        ret_items[i]->session->run_end_nsec = sched->free_nsec;
-    }
-    if (flight.node != NULL && flight.node->ring != NULL) {
-        struct route_ring *ring = flight.node->ring;
-        ahead_launched(&ring->ahead, ring->n_nodes, now_nsec);
-    }
+    begin_flight(sched, &flight, ret_items, n_items, now_nsec);
     ret_verdict->n_rows = flight.n_rows;
     ret_verdict->close = is_full ? SCHED_CLOSE_FULL : choice->close;
     sched->stats.n_closed[ret_verdict->close]++;
     return n_items;
+}
+
+void sched_taken(struct sched *sched, struct sched_item *const *items, uint32_t n_items,
+                 uint64_t now_nsec)
+{
+    struct sched_flight flight = {.node = items[0]->stream->queue->node};
+    end_idleness(sched, now_nsec);
+    turns_pass(sched);
+    for (uint32_t i = 0; i < n_items; i++) {
+        GD_ASSERT(items[i]->state == SCHED_QUEUED && items[i]->weight_key == items[0]->weight_key);
+        flight.n_rows += items[i]->n_rows;
+        sched_unlink(sched, items[i], SCHED_TAKEN);
+    }
+    begin_flight(sched, &flight, items, n_items, now_nsec);
+    sched->stats.n_closed[n_items > 1 ? SCHED_CLOSE_COMPLETE : SCHED_CLOSE_IDLE]++;
 }
 
 static uint32_t launch_chunk(struct sched *sched, bool is_alone, uint64_t now_nsec,

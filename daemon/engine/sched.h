@@ -132,7 +132,8 @@ struct sched_stats {
 struct sched_ahead {
     uint64_t weight_key;
     uint32_t class_key;
-    uint32_t n_rows;    /* at most */
+    uint32_t n_sessions;
+    uint32_t n_rows;    /* at most: of one request of each of these */
     bool is_in_place;   /* it should wait on the GPU; else in line for it */
     uint64_t wait_nsec; /* after the end of the one before it should have been given out */
 };
@@ -166,6 +167,14 @@ uint32_t sched_next(struct sched *sched, uint64_t now_nsec, struct sched_item **
  * false: it cannot be told, or telling has brought nothing lately (ahead.h). Asking changes no
  * decision. sched_ahead_missed() - the one that was told of last came otherwise, or not in time. */
 bool sched_ahead(struct sched *sched, uint64_t now_nsec, struct sched_ahead *ret_ahead);
+
+/* sched_ahead_awaits() - is that session one of those who share the launch that was told of last?
+ * sched_taken() - the device has begun that launch by itself, which it may when all of them have
+ * come: these items, QUEUED and of one weight, are as if sched_next() had given them out now. */
+bool sched_ahead_awaits(const struct sched *sched, const struct sched_session *session);
+void sched_taken(struct sched *sched, struct sched_item *const *items, uint32_t n_items,
+                 uint64_t now_nsec);
+
 void sched_ahead_missed(struct sched *sched);
 
 /* sched_ended() - the oldest launch that is running has ended, having taken run_nsec; 0 where it

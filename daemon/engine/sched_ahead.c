@@ -51,6 +51,11 @@ static bool join_party(struct party *party, const struct sched_session *session,
     return true;
 }
 
+static bool is_of_party(const struct route_ring *ring, const struct route_walker *walker)
+{
+    return walker->ring == ring && (ring->n_walkers == 1 || walker->is_in_cohort);
+}
+
 /* All of the ring that count; false: they are not in step. */
 static bool gather(const struct sched *sched, const struct route_ring *ring, uint64_t now_nsec,
                    struct party *party)
@@ -62,7 +67,7 @@ static bool gather(const struct sched *sched, const struct route_ring *ring, uin
     list_for_each (node, &ring->walkers) {
         const struct sched_session *session =
             LIST_OWNER(node, struct sched_session, walker.in_ring);
-        if ((is_alone || session->walker.is_in_cohort) && !join_party(party, session, now_nsec)) {
+        if (is_of_party(ring, &session->walker) && !join_party(party, session, now_nsec)) {
             return false;
         }
     }
@@ -92,11 +97,19 @@ bool sched_ahead(struct sched *sched, uint64_t now_nsec, struct sched_ahead *ret
     *ret_ahead = (struct sched_ahead){
         .weight_key = flight->node->next->weight_key,
         .class_key = party.class_key,
+        .n_sessions = party.n_sessions,
         .n_rows = party.n_rows,
         .is_in_place = ahead_now(&flight->node->ring->ahead) == AHEAD_IN_PLACE,
         .wait_nsec = num_max(party.late_nsec, sched->free_nsec) - sched->free_nsec + DECISION_NSEC,
     };
     return true;
+}
+
+bool sched_ahead_awaits(const struct sched *sched, const struct sched_session *session)
+{
+    const struct route_node *from = sched->ahead_node;
+    return from != NULL && from->ring != NULL && session->walker.at == from &&
+           is_of_party(from->ring, &session->walker);
 }
 
 void sched_ahead_missed(struct sched *sched)

@@ -153,6 +153,9 @@ void turns_leave(struct sched_session *session);
 void turns_charge(struct sched *sched, struct sched_item *const *items, uint32_t n_items,
                   uint32_t n_rows, uint64_t expected_nsec);
 
+/* turns_pass() - begin rounds until somebody who waits is not in debt, as turns_next() does. */
+void turns_pass(struct sched *sched);
+
 /* turns_next() - the queue whose turn it is; NULL: every one is held, until *ret_until_nsec. */
 struct sched_queue *turns_next(struct sched *sched, uint64_t now_nsec, uint64_t free_nsec,
                                struct rendezvous *ret_choice);

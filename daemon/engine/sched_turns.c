@@ -124,6 +124,24 @@ static bool next_round(struct sched *sched)
     return true;
 }
 
+static bool is_anybody_due(const struct sched *sched)
+{
+    for (uint32_t priority = 0; priority < SCHED_PRIORITIES; priority++) {
+        list_for_each (node, &sched->active[priority]) {
+            if (LIST_OWNER(node, struct sched_session, in_active)->deficit_nsec >= 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void turns_pass(struct sched *sched)
+{
+    while (!is_anybody_due(sched) && next_round(sched)) {
+    }
+}
+
 struct sched_queue *turns_next(struct sched *sched, uint64_t now_nsec, uint64_t free_nsec,
                                struct rendezvous *ret_choice)
 {

@@ -46,7 +46,7 @@ struct worker_client {
 struct worker_words {
     void *base; /* order_bytes(n_entries), shared with the client */
     uint32_t n_entries;
-    uint64_t done_address; /* (n_entries) u32 in the device's memory; 0: none */
+    uint64_t done_address; /* ORDER_DEVICE_BYTES of the device's memory; 0: none */
 };
 
 typedef void (*worker_reply_fn)(void *arg, uint64_t session_id,

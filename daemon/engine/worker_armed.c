@@ -4,8 +4,9 @@
  * armed: queued behind it, to wait for its rows. When the scheduler gives out that launch indeed,
  * the rows are written to where the device looks for them (fire), which takes no call of the driver
  * and no turn among what all processes give the GPU to do. Whatever else happens, it is disarmed,
- * and all goes on as if it had not been: what is armed never decides anything, and one at a time
- * is.
+ * and all goes on as if it had not been. One at a time is armed, and nothing else than that launch
+ * can come of it; its moment it may choose itself, where it knows the requests that it should get
+ * (worker_expected.c).
  *
  * The weight is held from arm() until the device gives the launch back, since its kernel may have
  * begun to read. The scheduler knows weights by address, which says nothing about whether one still
@@ -46,6 +47,7 @@ static struct weight *acquire(struct worker *worker, uint64_t weight_key)
 static int arm(struct worker *worker, struct worker_batch *batch, const struct sched_ahead *ahead)
 {
     struct device_launch *launch = &batch->launch;
+    struct device_expected expected[GK_BATCH_ROWS_MAX];
     *launch = (struct device_launch){
         .gk.problem = batch_problem(worker, batch->weight, ahead->class_key),
         .holds_place = ahead->is_in_place,
@@ -56,8 +58,18 @@ static int arm(struct worker *worker, struct worker_batch *batch, const struct s
     if (weight_select(batch->weight, &launch->gk.problem, &launch->kernel, &why) != 0) {
         return -ENOTSUP;
     }
+    if (expected_gather(worker, batch, ahead)) {
+        launch->expected = expected;
+        launch->n_expected = expected_rows(batch, expected);
+    }
     uint32_t limit_usec = (uint32_t)(ahead->wait_nsec / CLOCK_NSEC_PER_USEC) + GRACE_USEC;
-    return worker->device->ops->arm(worker->device, launch, limit_usec);
+    int r = worker->device->ops->arm(worker->device, launch, limit_usec);
+    launch->expected = NULL; /* it has its own copy */
+    launch->n_expected = 0;
+    if (r != 0 && batch->is_expecting) {
+        expected_return(worker, batch);
+    }
+    return r;
 }
 
 void armed_begin(struct worker *worker)
@@ -94,11 +106,16 @@ static void count_disarmed(struct worker *worker, enum worker_disarm why)
     }
 }
 
+/* Whether one that is expecting has begun by then is known when it comes back. */
 static void disarm(struct worker *worker, enum worker_disarm why)
 {
-    worker->device->ops->disarm(worker->device, &worker->armed->launch);
+    struct worker_batch *batch = worker->armed;
+    worker->device->ops->disarm(worker->device, &batch->launch);
     worker->armed = NULL;
-    count_disarmed(worker, why);
+    batch->why = why;
+    if (!batch->is_expecting) {
+        count_disarmed(worker, why);
+    }
 }
 
 void armed_yield(struct worker *worker)
@@ -112,8 +129,8 @@ void armed_yield(struct worker *worker)
 static bool does_fit(const struct worker *worker, struct sched_item *const *items, uint32_t n_items,
                      uint32_t n_rows)
 {
-    if (n_rows > worker->armed_for.n_rows) {
-        return false;
+    if (n_rows > worker->armed_for.n_rows || worker->armed->is_expecting) {
+        return false; /* those who are expected have not been given out */
     }
     for (uint32_t i = 0; i < n_items; i++) {
         const struct worker_request *request = request_of_item(items[i]);
@@ -157,6 +174,18 @@ void armed_fire(struct worker *worker, struct worker_batch *batch)
     worker->device->ops->fire(worker->device, launch);
 }
 
+/* All have come, and the device has begun or does so now. */
+static void fire_expected(struct worker *worker)
+{
+    struct worker_batch *batch = worker->armed;
+    worker->armed = NULL;
+    worker->n_unfired--;
+    armed_fire(worker, batch);
+    expected_launched(worker, batch);
+    armed_begin(worker);
+    batch_count_decisions(worker);
+}
+
 bool armed_poll(struct worker *worker)
 {
     if (worker->armed == NULL) {
@@ -164,6 +193,10 @@ bool armed_poll(struct worker *worker)
     }
     if (worker_door_status(worker) != 0) {
         disarm(worker, WORKER_DISARM_STOPPED);
+        return true;
+    }
+    if (worker->armed->is_expecting && expected_poll(worker->armed)) {
+        fire_expected(worker);
         return true;
     }
     if (worker->n_busy_batches > worker->n_unfired) {
@@ -180,8 +213,27 @@ bool armed_poll(struct worker *worker)
     return false;
 }
 
+/* One that is expecting: the device has begun by itself, or never will. */
+static void land_expecting(struct worker *worker, struct worker_batch *batch)
+{
+    bool was_given_up = worker->armed == batch;
+    if (was_given_up) {
+        worker->armed = NULL;
+    }
+    if (batch->launch.result == -ECANCELED) {
+        count_disarmed(worker, was_given_up ? WORKER_DISARM_GIVEN_UP : batch->why);
+        expected_return(worker, batch);
+    } else {
+        worker->n_unfired--;
+        expected_launched(worker, batch);
+    }
+}
+
 bool armed_landed(struct worker *worker, struct worker_batch *batch)
 {
+    if (batch->is_expecting) {
+        land_expecting(worker, batch);
+    }
     if (batch->n_requests > 0) { /* launched or fired, and then it had been armed */
         bool is_late = batch->launch.result == -ECANCELED;
         if (is_late) {

@@ -75,6 +75,7 @@ struct worker_batch *batch_begin(struct worker *worker)
             batch->n_rows = 0;
             batch->n_signals = 0;
             batch->has_cpu_rows = false;
+            batch->is_expecting = false;
             batch->oldest_nsec = UINT64_MAX;
             worker->n_busy_batches++;
             return batch;

@@ -129,6 +129,8 @@ void intake_cancel(struct worker *worker, struct worker_session *session, uint64
     if (request != NULL && request->start_nsec == 0 &&
         (order_drop(worker, request) || batch_drop_waiting(worker, request))) {
         request_refuse(worker, request, STATUS_CANCELLED, status_text(STATUS_CANCELLED));
+    } else if (request != NULL) {
+        request->is_called_off = request->is_expected;
     }
 }
 

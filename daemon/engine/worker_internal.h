@@ -101,6 +101,10 @@ struct worker_request {
     struct list in_session; /* or in the pool of free requests */
     struct list in_bucket;
     struct list in_order; /* linked while it waits for its stream */
+    uint32_t i_stream;    /* of its session */
+    bool is_expected;     /* by a launch that is armed, or was and has not come back: it is in no
+                             queue */
+    bool is_called_off;   /* while it was */
 };
 
 /* Of which slot a weight was when it was launched; found by its address. */
@@ -114,7 +118,10 @@ struct worker_slot {
 struct worker_batch {
     struct device_launch launch;
     bool is_busy;
-    struct weight *weight; /* a reference, of one that was armed; else its requests hold it */
+    struct weight *weight;  /* a reference, of one that was armed; else its requests hold it */
+    bool is_expecting;      /* the device may begin by itself; the scheduler has not heard of it */
+    uint64_t come;          /* bits: of its requests, then, those whose streams are ready */
+    enum worker_disarm why; /* of one that is expecting and was disarmed */
     uint32_t n_requests;
     uint32_t n_sessions;
     uint32_t n_rows;
@@ -207,9 +214,12 @@ int order_new(const struct worker_words *words, struct worker_order **ret_order)
 
 /* order_is_ready() - has the stream of an ordered request come to it?
  * order_signal() - the word that the device is to write behind its product; false: none.
+ * order_device_ready() - the word by which its stream tells the device that it is ready. Only where
+ * order_signal() has one.
  * order_end() - tell whoever waits for that entry that the request has ended. */
 bool order_is_ready(const struct worker_request *request);
 bool order_signal(const struct worker_request *request, struct device_signal *ret_signal);
+struct device_signal order_device_ready(const struct worker_request *request);
 void order_end(const struct worker_order *order, uint32_t entry, uint32_t value);
 
 /* ---- worker_finish.c ---- */
@@ -264,6 +274,9 @@ bool batch_drop_waiting(struct worker *worker, struct worker_request *request);
 /* batch_refuse_all() - end everything that is not in flight with that status. */
 void batch_refuse_all(struct worker *worker, int status, const char *text);
 
+/* batch_count_decisions() - the scheduler's figures, after each of its decisions. */
+void batch_count_decisions(struct worker *worker);
+
 /* ---- worker_batch.c ---- */
 
 /* batch_begin() - an empty one of the pool; NULL: all are busy. batch_end() - back to the pool.
@@ -307,6 +320,24 @@ void armed_yield(struct worker *worker);
 bool armed_poll(struct worker *worker);
 bool armed_landed(struct worker *worker, struct worker_batch *batch);
 
+/* ---- worker_expected.c ---- */
+
+/* expected_gather() - take the requests of all who should share that launch from their streams and
+ * fill the batch with them: it expects them; false: some are not there or cannot, and none is
+ * taken. expected_rows() - what the device is to know of them; how many rows.
+ * expected_poll() - look whose streams are ready; have all come? */
+bool expected_gather(struct worker *worker, struct worker_batch *batch,
+                     const struct sched_ahead *ahead);
+uint32_t expected_rows(const struct worker_batch *batch,
+                       struct device_expected ret_rows[GK_BATCH_ROWS_MAX]);
+bool expected_poll(struct worker_batch *batch);
+
+/* expected_launched() - the batch has begun or is about to, and the scheduler hears of it.
+ * expected_return() - it never will: its requests go back to where they came from, and the batch is
+ * empty. */
+void expected_launched(struct worker *worker, struct worker_batch *batch);
+void expected_return(struct worker *worker, struct worker_batch *batch);
+
 /* ---- worker_launch.c ---- */
 
 /* batch_launch() - start one launch, if there is one and the device takes it; else wake_nsec is
@@ -324,13 +355,16 @@ bool batch_poll(struct worker *worker);
 
 /* order_check() - may that session send this ordered request? 0, UNSUPPORTED, INVALID_ARGUMENT.
  * order_check_room() - may one more wait? 0, or BUSY when half of all requests do already.
- * order_hold() - let a request wait for its stream. order_poll() - queue those whose streams are
+ * order_hold() - let a request wait for its stream. order_hold_again() - before all others of it.
+ * order_first() - of one where some wait. order_poll() - queue those whose streams are
  * ready, or refuse all with that status if it is not 0; was there anything to do?
  * order_drop() - take a request that waits out; false if it does not. */
 int order_check(const struct worker_session *session, const struct request_desc *desc,
                 bool is_from_lane, struct reason *why) GD_MUST_CHECK;
 int order_check_room(const struct worker *worker, struct reason *why) GD_MUST_CHECK;
 void order_hold(struct worker *worker, struct worker_request *request, uint32_t i_stream);
+void order_hold_again(struct worker *worker, struct worker_request *request);
+struct worker_request *order_first(const struct order_stream *stream);
 bool order_poll(struct worker *worker, int door_status);
 bool order_drop(struct worker *worker, struct worker_request *request);
 

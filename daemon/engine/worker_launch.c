@@ -1,8 +1,6 @@
 /* worker_launch.c - from the scheduler's choice to a launch. */
 #include "daemon/engine/worker_internal.h"
 
-#include <assert.h>
-
 #include "ipc/base/clock.h"
 
 static struct gk_prefill prefill_of(const struct worker_request *request)
@@ -72,26 +70,6 @@ static void start(struct worker *worker, struct worker_batch *batch)
     batch_send(worker, batch);
 }
 
-/* The scheduler's figures, after each decision. */
-static void count_decisions(struct worker *worker)
-{
-    static_assert(SCHED_CLOSES == STATS_CLOSES && SCHED_HOLDS == STATS_HOLDS,
-                  "a reason has no place in the figures");
-    struct stats_worker *counters = worker->counters;
-    struct sched_stats stats;
-    sched_stats(worker->sched, &stats);
-    for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
-        stats_set(&counters->n_closed[i], stats.n_closed[i]);
-    }
-    for (uint32_t i = 0; i < SCHED_HOLDS; i++) {
-        stats_set(&counters->n_holds[i], stats.n_holds[i]);
-        stats_set(&counters->hold_idle_nsec[i], stats.idle_nsec[i]);
-    }
-    stats_set(&counters->n_held, stats.n_held);
-    stats_set(&counters->n_passes, stats.n_rings);
-    stats_set(&counters->n_in_step, stats.n_in_step);
-}
-
 static void give_out(struct worker *worker, struct sched_item *const *items, uint32_t n_items,
                      uint32_t n_rows)
 {
@@ -119,12 +97,12 @@ bool batch_launch(struct worker *worker)
     if (n_items == 0) {
         worker->wake_nsec = verdict.until_nsec;
         if (verdict.until_nsec != last_wake_nsec) {
-            count_decisions(worker);
+            batch_count_decisions(worker);
         }
         return false;
     }
     give_out(worker, items, n_items, verdict.n_rows);
     armed_begin(worker);
-    count_decisions(worker);
+    batch_count_decisions(worker);
     return true;
 }

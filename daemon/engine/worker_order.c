@@ -6,7 +6,8 @@
  * counts from the moment at which a request is ready, that of its deadline too.
  *
  * The alternative, to enqueue a wait for the client's word on the device's stream ahead of time,
- * saves a launch's way through the CPU (4 us a step on an H200), and lets one client stop all. */
+ * saves the way through the CPU, and lets one client stop all; so that is done for those only who
+ * have come together before, and for a moment (worker_expected.c). */
 #include "daemon/engine/worker_internal.h"
 
 #include <inttypes.h>
@@ -46,24 +47,38 @@ int order_check(const struct worker_session *session, const struct request_desc 
     return 0;
 }
 
-void order_hold(struct worker *worker, struct worker_request *request, uint32_t i_stream)
+/* One more waits. */
+static void count_waiting(struct worker *worker, struct order_stream *stream)
 {
-    struct order_stream *stream = &request->session->order->streams[i_stream];
-    list_append(&stream->waiting, &request->in_order);
     worker->n_ordered++;
     if (list_is_empty(&stream->in_orders)) {
         list_append(&worker->orders, &stream->in_orders);
     }
 }
 
-static struct worker_request *first_of(const struct order_stream *stream)
+void order_hold(struct worker *worker, struct worker_request *request, uint32_t i_stream)
+{
+    struct order_stream *stream = &request->session->order->streams[i_stream];
+    request->i_stream = i_stream;
+    list_append(&stream->waiting, &request->in_order);
+    count_waiting(worker, stream);
+}
+
+void order_hold_again(struct worker *worker, struct worker_request *request)
+{
+    struct order_stream *stream = &request->session->order->streams[request->i_stream];
+    list_insert_before(stream->waiting.next, &request->in_order);
+    count_waiting(worker, stream);
+}
+
+struct worker_request *order_first(const struct order_stream *stream)
 {
     return LIST_OWNER(stream->waiting.next, struct worker_request, in_order);
 }
 
 static struct worker_request *take_first(struct worker *worker, struct order_stream *stream)
 {
-    struct worker_request *request = first_of(stream);
+    struct worker_request *request = order_first(stream);
     list_remove(&request->in_order);
     worker->n_ordered--;
     if (list_is_empty(&stream->waiting)) {
@@ -76,7 +91,7 @@ static struct worker_request *take_first(struct worker *worker, struct order_str
 static bool poll_stream(struct worker *worker, struct order_stream *stream)
 {
     bool has_worked = false;
-    while (!list_is_empty(&stream->waiting) && order_is_ready(first_of(stream))) {
+    while (!list_is_empty(&stream->waiting) && order_is_ready(order_first(stream))) {
         batch_enqueue(worker, take_first(worker, stream), clock_now_nsec());
         has_worked = true;
     }

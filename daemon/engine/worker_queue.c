@@ -2,6 +2,8 @@
  * one. */
 #include "daemon/engine/worker_internal.h"
 
+#include <assert.h>
+
 #include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 
@@ -46,4 +48,23 @@ void batch_refuse_all(struct worker *worker, int status, const char *text)
     for (struct sched_item *item; (item = sched_any(worker->sched, now_nsec)) != NULL;) {
         request_refuse(worker, request_of_item(item), status, text);
     }
+}
+
+void batch_count_decisions(struct worker *worker)
+{
+    static_assert(SCHED_CLOSES == STATS_CLOSES && SCHED_HOLDS == STATS_HOLDS,
+                  "a reason has no place in the figures");
+    struct stats_worker *counters = worker->counters;
+    struct sched_stats stats;
+    sched_stats(worker->sched, &stats);
+    for (uint32_t i = 0; i < SCHED_CLOSES; i++) {
+        stats_set(&counters->n_closed[i], stats.n_closed[i]);
+    }
+    for (uint32_t i = 0; i < SCHED_HOLDS; i++) {
+        stats_set(&counters->n_holds[i], stats.n_holds[i]);
+        stats_set(&counters->hold_idle_nsec[i], stats.idle_nsec[i]);
+    }
+    stats_set(&counters->n_held, stats.n_held);
+    stats_set(&counters->n_passes, stats.n_rings);
+    stats_set(&counters->n_in_step, stats.n_in_step);
 }

@@ -45,6 +45,15 @@ bool order_signal(const struct worker_request *request, struct device_signal *re
     return true;
 }
 
+struct device_signal order_device_ready(const struct worker_request *request)
+{
+    return (struct device_signal){
+        .address = request->session->order->done_address + ORDER_DEVICE_READY_OFFSET +
+                   request->order_entry * sizeof(uint32_t),
+        .value = request->order_value,
+    };
+}
+
 void order_end(const struct worker_order *order, uint32_t entry, uint32_t value)
 {
     atomic_store_explicit(&order->words.ended[entry], value, memory_order_release);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ipc/base/num.h"
 #include "ipc/order.h"
 
 static bool has_device_memory(const struct device *device)
@@ -15,7 +16,8 @@ static bool has_device_memory(const struct device *device)
 static int take_quota(const struct device *device, uint32_t n_entries, struct quota *quota,
                       uid_t uid, struct quota_charge *ret_charge, struct reason *why)
 {
-    uint64_t done_bytes = has_device_memory(device) ? device->region_align : 0;
+    uint64_t done_bytes =
+        has_device_memory(device) ? num_align_up(ORDER_DEVICE_BYTES, device->region_align) : 0;
     const uint64_t amounts[QUOTA_KINDS] = {
         [QUOTA_BYTES] = order_bytes(n_entries) + done_bytes, [QUOTA_FDS] = done_bytes != 0 ? 2 : 1};
     return quota_take(quota, uid, amounts, ret_charge, why);
@@ -26,10 +28,11 @@ int session_order_init(struct session_order *order, struct device *device, uint3
 {
     struct session_order made = SESSION_ORDER_NULL;
     made.device = device;
+    GD_ASSERT(n_entries <= ORDER_ENTRIES_MAX); /* as many as a lane has */
     int r = take_quota(device, n_entries, quota, uid, &made.charge, why);
     r = r != 0 ? r : region_create(&made.words, "gemmd-order", order_bytes(n_entries));
     if (r == 0 && has_device_memory(device)) {
-        r = device->ops->region_new(device, "order", n_entries * sizeof(uint32_t), &made.done, why);
+        r = device->ops->region_new(device, "order", ORDER_DEVICE_BYTES, &made.done, why);
     }
     if (r != 0) {
         session_order_finish(&made);

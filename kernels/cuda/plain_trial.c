@@ -223,32 +223,46 @@ static uint32_t ranked(struct trial *trial, uint32_t m, cublasLtMatmulAlgo_t *re
     return cublaslt_algorithms(&trial->gemm, ret_algorithms, RANKED_MAX);
 }
 
+/* Leave little of the weight in the cache: a pass through a model's weights finds none of it. */
+static cudaError_t cool(struct trial *trial)
+{
+    uint64_t y_bytes = trial->m_max * y_row_bytes(&trial->gemm);
+    cudaError_t error =
+        cudaMemsetAsync(trial->at.workspace, 0, CUBLASLT_WORKSPACE_BYTES, trial->stream);
+    return error != cudaSuccess ? error : cudaMemsetAsync(trial->at.y, 0, y_bytes, trial->stream);
+}
+
 /* Milliseconds of a launch; infinite where it cannot be timed. */
-static float time_launches(struct trial *trial, const cublasLtMatmulAlgo_t *algorithm, uint32_t m,
-                           uint32_t n_launches)
+static float time_launch(struct trial *trial, const cublasLtMatmulAlgo_t *algorithm, uint32_t m)
 {
     float msec = INFINITY;
     trial->gemm.m = m;
-    cudaError_t error = cudaEventRecord(trial->start, trial->stream);
-    for (uint32_t i = 0; error == cudaSuccess && i < n_launches; i++) {
-        error = (cudaError_t)cublaslt_enqueue(&trial->gemm, &trial->at, algorithm, trial->stream);
-    }
+    cudaError_t error = cool(trial);
+    error = error != cudaSuccess ? error : cudaEventRecord(trial->start, trial->stream);
+    error = error != cudaSuccess
+                ? error
+                : (cudaError_t)cublaslt_enqueue(&trial->gemm, &trial->at, algorithm, trial->stream);
     error = error != cudaSuccess ? error : cudaEventRecord(trial->end, trial->stream);
     error = error != cudaSuccess ? error : cudaEventSynchronize(trial->end);
     error = error != cudaSuccess ? error : cudaEventElapsedTime(&msec, trial->start, trial->end);
-    return error == cudaSuccess ? msec / (float)n_launches : INFINITY;
+    return error == cudaSuccess ? msec : INFINITY;
 }
 
 /* The first launch loads code. Some more follow, but of what is far too slow. */
 static float time_at(struct trial *trial, const cublasLtMatmulAlgo_t *algorithm, uint32_t m,
                      float best_msec)
 {
-    (void)time_launches(trial, algorithm, m, 1);
-    float msec = time_launches(trial, algorithm, m, 1);
+    (void)time_launch(trial, algorithm, m);
+    float msec = time_launch(trial, algorithm, m);
     if (msec > HOPELESS * best_msec) {
         return INFINITY;
     }
-    return time_launches(trial, algorithm, m, (uint32_t)fminf(fmaxf(BUDGET_MSEC / msec, 2), 20));
+    uint32_t n_launches = (uint32_t)fminf(fmaxf(BUDGET_MSEC / msec, 2), 20);
+    float sum_msec = 0;
+    for (uint32_t i = 0; i < n_launches; i++) {
+        sum_msec += time_launch(trial, algorithm, m);
+    }
+    return sum_msec / (float)n_launches;
 }
 
 /* Is the last of n algorithms among those before it? */

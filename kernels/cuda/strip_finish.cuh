@@ -95,7 +95,7 @@ __device__ __forceinline__ void finish(const strip_args &args, const gk_ahead *a
                                        const strip_rows &rows, const warp_id &id, const float *sums,
                                        uint32_t first_strip, uint32_t n_strips)
 {
-    uint32_t m = n_rows_of(args, ahead);
+    uint32_t m = n_rows_of(args, ahead, rows);
     uint32_t n = n_strips * elements_of_strip<n_m8>(m);
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
         element one = element_of<n_m8>(i, m);

@@ -123,7 +123,7 @@ __global__ void __maxnreg__(120)
     griddepcontrol_wait();
     if (ahead != nullptr) {
         take_rows(ahead, rows);
-        if (n_rows_of(args, ahead) == 0) { /* nobody came */
+        if (rows.y[0] == nullptr) { /* nobody came */
             cp_async_wait<0>();
             return;
         }

@@ -15,11 +15,6 @@ struct strip_rows {
 
 static_assert(sizeof(strip_rows) == STRIP_ROWS_BYTES, "shared memory that the launcher knows of");
 
-__device__ __forceinline__ uint32_t n_rows_of(const strip_args &args, const gk_ahead *ahead)
-{
-    return ahead == nullptr ? args.m : __ldcg(&ahead->m);
-}
-
 /* By the whole block, which has to meet before they are read. */
 __device__ __forceinline__ void put_rows(const strip_args &args, strip_rows &rows)
 {
@@ -40,6 +35,19 @@ __device__ __forceinline__ void take_rows(const gk_ahead *ahead, strip_rows &row
         rows.y[i] = reinterpret_cast<void *>(row.y);
     }
     __syncthreads();
+}
+
+/* Once the rows are there. Of a launch that was told them, those of its rows that are there: asking
+ * the GPU's memory for their number takes a trip more. */
+__device__ __forceinline__ uint32_t n_rows_of(const strip_args &args, const gk_ahead *ahead,
+                                              const strip_rows &rows)
+{
+    uint32_t m = args.m;
+    if (ahead != nullptr) {
+        for (m = 0; m < STRIP_TILE_M_MAX && rows.y[m] != nullptr; m++) {
+        }
+    }
+    return m;
 }
 
 } // namespace

@@ -220,8 +220,10 @@ static bool age_words(gemmd_client_t *client)
         atomic_store(&queue->turns.words.ready[i], words[i]);
         atomic_store(&queue->turns.words.ended[i], words[i]);
     }
-    bool is_copied = gpu_copy((void *)(uintptr_t)queue->turns.device.done.address, words,
-                              queue->n_tickets * sizeof(*words));
+    uint64_t n_bytes = queue->n_tickets * sizeof(*words);
+    uintptr_t done = (uintptr_t)queue->turns.device.done.address;
+    bool is_copied = gpu_copy((void *)done, words, n_bytes) &&
+                     gpu_copy((void *)(done + ORDER_DEVICE_READY_OFFSET), words, n_bytes);
     free(words);
     return is_copied;
 }

@@ -61,17 +61,35 @@ struct gk_ahead {
     uint32_t m;
 };
 
-/* gk_cuda_gate() - append to a cudaStream_t what waits until n_rows rows (a multiple of 16) of the
- * table, page-locked memory without GK_CUDA_AHEAD_WRITTEN anywhere, are all written, or until it
- * has waited limit_usec in vain, and then fills in *ahead, memory of the device; table and *ahead
- * are left alone until what is appended behind it has ended. The product is started when it has
- * seen the rows, or, with holds_place, at once, to wait on the multiprocessors.
+/* A row that is known before, as it would be in the CPU's table, and what says that its x is there:
+ * that word of the device's memory is that value. */
+#define GK_CUDA_EXPECTED_MAX 16u
+struct gk_cuda_expected {
+    struct gk_cuda_ahead_row row;
+    uint64_t ready;
+    uint32_t value;
+};
+
+struct gk_cuda_gate_args {
+    const struct gk_cuda_ahead_row *table; /* (n_rows) page-locked, GK_CUDA_AHEAD_WRITTEN nowhere */
+    struct gk_ahead *ahead;                /* of the device's memory */
+    uint32_t n_rows;                       /* a multiple of 16 */
+    uint32_t limit_usec;
+    bool holds_place;
+    uint32_t n_expected;
+    struct gk_cuda_expected expected[GK_CUDA_EXPECTED_MAX]; /* (n_expected); n_rows at most */
+};
+
+/* gk_cuda_gate() - append to a cudaStream_t what waits until all rows of the table are written, or
+ * the x of all that are expected is there, where some are, or until it has waited limit_usec in
+ * vain, and then fills in *ahead; table and *ahead are left alone until what is appended behind it
+ * has ended. The product is started when it has seen the rows, or, with holds_place, at once, to
+ * wait on the multiprocessors.
  * gk_cuda_signal_ahead() - append, behind the product: write the rows' words, as
  * gk_cuda_signal_words(), and done->value to done->address; where nobody came, before that, to
  * `canceled` as well. gk_cuda_ahead_load() - as gk_kernel.load(). All: 0 or a cudaError_t; the
  * device has programmatic dependent launch. */
-int gk_cuda_gate(const struct gk_cuda_ahead_row *table, uint32_t n_rows, struct gk_ahead *ahead,
-                 uint32_t limit_usec, bool holds_place, void *stream);
+int gk_cuda_gate(const struct gk_cuda_gate_args *gate, void *stream);
 int gk_cuda_signal_ahead(const struct gk_ahead *ahead, uint32_t n_rows,
                          const struct gk_cuda_signal *done, uint64_t canceled, void *stream);
 int gk_cuda_ahead_load(void);

@@ -20,6 +20,15 @@ struct flight {
     uint32_t n_rows_max;
     uint64_t limit_nsec;
     uint64_t turn_nsec; /* when it came to the front; 0: it has not */
+
+    /* Of one that expects rows: */
+    uint32_t n_expected;
+    bool has_begun; /* by itself */
+    bool is_fired;
+    struct device_expected expected[GK_BATCH_ROWS_MAX];
+    const void *x_rows[GK_BATCH_ROWS_MAX];
+    void *y_rows[GK_BATCH_ROWS_MAX];
+    struct device_signal signals[GK_BATCH_ROWS_MAX];
 };
 
 static struct ahead_device *ahead;
@@ -79,6 +88,71 @@ static int ahead_launch(struct device *device, struct device_launch *launch)
     return add(launch, RUNNING, 0);
 }
 
+/* ---- what it expects ---- */
+
+static void expect(struct flight *flight, const struct device_launch *launch)
+{
+    GD_ASSERT(launch->n_expected == 0 || launch->n_expected == launch->gk.problem.m);
+    flight->n_expected = launch->n_expected;
+    for (uint32_t i = 0; i < launch->n_expected; i++) {
+        flight->expected[i] = launch->expected[i];
+        flight->x_rows[i] = launch->expected[i].x;
+        flight->y_rows[i] = launch->expected[i].y;
+    }
+}
+
+static bool have_all_come(const struct flight *flight)
+{
+    for (uint32_t i = 0; i < flight->n_expected; i++) {
+        const struct device_signal *ready = &flight->expected[i].ready;
+        const _Atomic uint32_t *word = (const _Atomic uint32_t *)(uintptr_t)ready->address;
+        if (atomic_load(word) != ready->value) {
+            return false;
+        }
+    }
+    return flight->n_expected > 0;
+}
+
+static void begin_if_it_can(struct flight *flight)
+{
+    if (flight->stage != ARMED || flight != &flights[0] || flight->turn_nsec == 0 ||
+        ahead->is_deaf || !have_all_come(flight)) {
+        return;
+    }
+    flight->stage = RUNNING;
+    flight->has_begun = true;
+    flight->launch->start_nsec = clock_now_nsec();
+    ahead->n_begun++;
+}
+
+/* What fire() would have said. */
+static void tell_rows(struct flight *flight)
+{
+    struct device_launch *launch = flight->launch;
+    launch->gk.problem.m = flight->n_expected;
+    launch->gk.x_rows = flight->x_rows;
+    launch->gk.y_rows = flight->y_rows;
+    launch->signals = flight->signals;
+    launch->n_signals = 0;
+    for (uint32_t i = 0; i < flight->n_expected; i++) {
+        if (flight->expected[i].done.address != 0) {
+            flight->signals[launch->n_signals++] = flight->expected[i].done;
+        }
+    }
+}
+
+static bool is_as_expected(const struct flight *flight, const struct device_launch *launch)
+{
+    bool is_same = launch->gk.problem.m == flight->n_expected;
+    for (uint32_t i = 0; is_same && i < flight->n_expected; i++) {
+        is_same = launch->gk.x_rows[i] == flight->expected[i].x &&
+                  launch->gk.y_rows[i] == flight->expected[i].y;
+    }
+    return is_same;
+}
+
+/* ---- operations ---- */
+
 static int ahead_arm(struct device *device, struct device_launch *launch, uint32_t limit_usec)
 {
     (void)device;
@@ -86,7 +160,10 @@ static int ahead_arm(struct device *device, struct device_launch *launch, uint32
     GD_ASSERT(launch->gk.problem.m > 0 && launch->gk.problem.m <= GK_BATCH_ROWS_MAX);
     GD_ASSERT(launch->n_signals == 0 && limit_usec > 0);
     int r = add(launch, ARMED, limit_usec);
-    ahead->n_armed += r == 0;
+    if (r == 0) {
+        ahead->n_armed++;
+        expect(&flights[n_flights - 1], launch);
+    }
     return r;
 }
 
@@ -94,13 +171,19 @@ static void ahead_fire(struct device *device, struct device_launch *launch)
 {
     (void)device;
     struct flight *flight = find(launch);
-    GD_ASSERT(flight != NULL && flight->stage == ARMED);
+    GD_ASSERT(flight != NULL && !flight->is_fired);
+    GD_ASSERT(flight->stage == ARMED || flight->has_begun);
+    GD_ASSERT(flight->n_expected == 0 || is_as_expected(flight, launch));
     GD_ASSERT(launch->gk.problem.m > 0 && launch->gk.problem.m <= flight->n_rows_max);
     GD_ASSERT(launch->gk.x_rows != NULL && launch->gk.y_rows != NULL && !launch->has_cpu_rows);
     GD_ASSERT(launch->gk.x_scale_rows == NULL && launch->n_signals <= launch->gk.problem.m);
     uint32_t number = ++ahead->n_fired;
     bool is_lost = ahead->lose_every != 0 && number % ahead->lose_every == 0;
+    flight->is_fired = true;
     launch->start_nsec = clock_now_nsec();
+    if (flight->has_begun) {
+        return;
+    }
     flight->turn_nsec = 0;
     flight->stage = is_lost ? LOST : RUNNING;
     ahead->n_lost += is_lost;
@@ -110,8 +193,10 @@ static void ahead_disarm(struct device *device, struct device_launch *launch)
 {
     (void)device;
     struct flight *flight = find(launch);
-    GD_ASSERT(flight != NULL && flight->stage == ARMED);
-    flight->stage = DISARMED;
+    GD_ASSERT(flight != NULL && !flight->is_fired);
+    GD_ASSERT(flight->stage == ARMED || flight->has_begun);
+    begin_if_it_can(flight); /* it is not seen at once */
+    flight->stage = flight->has_begun ? RUNNING : DISARMED;
 }
 
 static void compute(struct device *device, struct device_launch *launch)
@@ -140,6 +225,7 @@ static int result_of(struct device *device, struct flight *flight)
     if (ahead->is_lost) {
         return STATUS_DEVICE_LOST;
     }
+    begin_if_it_can(flight);
     if (flight->stage == DISARMED || flight->stage == LOST) {
         return -ECANCELED;
     }
@@ -152,23 +238,35 @@ static int result_of(struct device *device, struct flight *flight)
     if (now_nsec < end_nsec) {
         return -EAGAIN;
     }
+    if (flight->has_begun) {
+        tell_rows(flight);
+    }
     compute(device, flight->launch);
     return flight->launch->result;
+}
+
+/* The first in line is over. */
+static struct device_launch *land(int result)
+{
+    struct device_launch *launch = flights[0].launch;
+    bool was_begun_only = flights[0].has_begun && !flights[0].is_fired;
+    if (result == 0) {
+        signal_all(launch);
+    }
+    memmove(flights, flights + 1, --n_flights * sizeof(flights[0]));
+    launch->result = result;
+    launch->end_nsec = clock_now_nsec();
+    launch->start_nsec = was_begun_only ? launch->end_nsec : launch->start_nsec;
+    return launch;
 }
 
 static struct device_launch *ahead_poll(struct device *device)
 {
     int result = n_flights > 0 ? result_of(device, &flights[0]) : -EAGAIN;
-    if (result == -EAGAIN) {
-        return NULL;
+    struct device_launch *launch = result != -EAGAIN ? land(result) : NULL;
+    if (ahead->on_poll != NULL) {
+        ahead->on_poll(n_flights == 0);
     }
-    struct device_launch *launch = flights[0].launch;
-    memmove(flights, flights + 1, --n_flights * sizeof(flights[0]));
-    launch->result = result;
-    if (result == 0) {
-        signal_all(launch);
-    }
-    launch->end_nsec = clock_now_nsec();
     return launch;
 }
 

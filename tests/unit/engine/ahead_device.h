@@ -1,6 +1,7 @@
 /* ahead_device.h - a host device made to look like a GPU that takes launches ahead of their rows:
- * launches take a while, at most two run, and armed ones wait in line. It ends the program where
- * the contract of device.h is broken. Products are the host's, signals are words in CPU memory.
+ * launches take a while, at most two run, and armed ones wait in line, or begin by themselves when
+ * all that they expect is there. It ends the program where the contract of device.h is broken.
+ * Products are the host's, signals are words in CPU memory.
  *
  * The clients' streams are a part of it: each signal is told to them at once, on the worker's
  * thread, so that nothing depends on when other threads get a CPU. */
@@ -19,7 +20,9 @@ struct ahead_device {
     bool is_lost;          /* from now on everything ends so */
     bool is_deaf;          /* what is armed is given up at once */
     void (*on_signal)(const uint32_t *word);
+    void (*on_poll)(bool is_free); /* NULL: none; nothing is in flight any more */
     _Atomic uint32_t n_armed, n_fired, n_lost;
+    _Atomic uint32_t n_begun; /* by itself, before fire() */
 };
 
 /* ahead_device_init() - make that device one, before it has a worker. One at a time. */

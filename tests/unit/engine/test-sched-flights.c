@@ -38,7 +38,7 @@ static void end(struct sched *sched, uint32_t weight, uint64_t now_nsec, uint64_
 static struct sched *new_sched(void)
 {
     struct sched *sched;
-    const struct sched_limits limits = {8, 64, 1, 64, 512, SCHED_NATURAL};
+    const struct sched_limits limits = {8, 64, 8, 64, 512, SCHED_NATURAL};
     assert_int_equal(sched_new(&limits, &sched), 0);
     memset(sessions, 0, sizeof(sessions));
     for (uint32_t i = 0; i < N_SESSIONS; i++) {
@@ -133,12 +133,61 @@ static void what_is_postponed_learns_its_own_time(void **state)
     (void)sched_free(sched);
 }
 
+/* ---- what the device has begun by itself ---- */
+
+/* Two sessions' items for one weight. */
+static void push_pair(struct sched *sched, uint64_t now_nsec)
+{
+    for (uint32_t i = 1; i <= 2; i++) {
+        items[i] = (struct sched_item){.weight_key = WEIGHT_LONG,
+                                       .session = &sessions[i],
+                                       .n_rows = i,
+                                       .priority = SCHED_NORMAL};
+        assert_int_equal(sched_push(sched, &items[i], now_nsec), SCHED_PUSHED);
+    }
+}
+
+static void what_was_taken_is_as_if_given_out(void **state)
+{
+    (void)state;
+    double deficits[2][2];
+    uint64_t asked_nsec[2];
+    for (uint32_t by_itself = 0; by_itself < 2; by_itself++) {
+        struct sched *sched = new_sched();
+        struct sched_item *taken[2] = {&items[1], &items[2]};
+        struct sched_verdict verdict;
+        uint64_t start_nsec = 1000 * USEC;
+        push_pair(sched, start_nsec);
+        if (by_itself) {
+            sched_taken(sched, taken, 2, start_nsec);
+        } else {
+            assert_int_equal(sched_next(sched, start_nsec, taken, &verdict), 2);
+        }
+        assert_int_equal(sched_queued(sched), 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(items[1 + i].state, SCHED_TAKEN);
+            deficits[by_itself][i] = sessions[1 + i].deficit_nsec;
+        }
+        wait_behind(sched, start_nsec);
+        asked_nsec[by_itself] = asked_again_nsec(sched, start_nsec);
+        sched_ended(sched, start_nsec + LONG_USEC * USEC, LONG_USEC * USEC);
+        for (uint32_t i = 1; i <= 2; i++) {
+            sched_done(sched, &items[i], start_nsec + LONG_USEC * USEC);
+        }
+        (void)sched_free(sched);
+    }
+    assert_true(deficits[0][0] == deficits[1][0] && deficits[0][1] == deficits[1][1]);
+    assert_true(deficits[0][1] < deficits[0][0]);
+    assert_int_equal(asked_nsec[0], asked_nsec[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_postponed_begins_anew),
         cmocka_unit_test(what_is_postponed_ends_last),
         cmocka_unit_test(what_is_postponed_learns_its_own_time),
+        cmocka_unit_test(what_was_taken_is_as_if_given_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

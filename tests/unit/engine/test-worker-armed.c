@@ -26,7 +26,10 @@ struct walker {
     struct client client;
     void *memory;
     struct order_words words;
-    uint32_t done[N_ENTRIES]; /* in the device's memory, as it were */
+    uint32_t *done;                /* (N_ENTRIES) in the device's memory, as it were ... */
+    _Atomic uint32_t *quick_ready; /* ... and there too */
+    uint32_t n_late;               /* entries up to here are ready on the device ... */
+    uint32_t n_seen;               /* ... and up to here for the worker */
 };
 
 static struct worker_bench wb;
@@ -35,6 +38,9 @@ static struct walker walkers[N_CLIENTS];
 static void (*on_event)(void);
 static bool is_stopping;           /* the first walker, at the event */
 static _Atomic uint32_t i_stopped; /* its step then; 0: it has not */
+static bool is_silent;             /* clients do not tell the device, as old ones */
+static uint32_t n_polls_late;      /* for which the worker does not see it; 0: it sees it first */
+static uint32_t n_polls;           /* of these so far */
 
 static void change(struct device *changed)
 {
@@ -43,9 +49,35 @@ static void change(struct device *changed)
 
 /* ---- streams ---- */
 
+static void show_ready(struct walker *walker)
+{
+    while (walker->n_seen < walker->n_late) {
+        atomic_store_explicit(&walker->words.ready[walker->n_seen++], VALUE, memory_order_release);
+    }
+}
+
+/* Entries in order. */
 static void say_ready(struct walker *walker, uint32_t entry)
 {
-    atomic_store_explicit(&walker->words.ready[entry], VALUE, memory_order_release);
+    show_ready(walker); /* those before have been done since */
+    if (!is_silent) {
+        atomic_store(&walker->quick_ready[entry], VALUE);
+    }
+    walker->n_late = entry + 1;
+    if (n_polls_late == 0 || !ahead_device_waits()) {
+        show_ready(walker);
+    }
+}
+
+/* On the worker's thread. */
+static void show_late(bool is_free)
+{
+    if (!is_free && ++n_polls % n_polls_late != 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        show_ready(&walkers[i]);
+    }
 }
 
 /* The event, once, when a launch of the second weight is armed; does the walker stop there? */
@@ -116,7 +148,11 @@ static void walker_init(struct walker *walker, uint64_t session_id)
     walker->memory = calloc(1, order_bytes(N_ENTRIES));
     assert_non_null(walker->memory);
     walker->words = order_words_at(walker->memory, N_ENTRIES);
-    memset(walker->done, 0, sizeof(walker->done));
+    walker->done = calloc(1, ORDER_DEVICE_BYTES);
+    assert_non_null(walker->done);
+    walker->quick_ready =
+        (_Atomic uint32_t *)(void *)(walker->done + ORDER_DEVICE_READY_OFFSET / sizeof(uint32_t));
+    walker->n_late = walker->n_seen = 0;
     struct worker_words words = {walker->memory, N_ENTRIES, (uintptr_t)walker->done};
     assert_int_equal(worker_open_order(wb.worker, session_id, &words), 0);
 }
@@ -124,7 +160,13 @@ static void walker_init(struct walker *walker, uint64_t session_id)
 static void walker_finish(struct walker *walker)
 {
     client_finish(&walker->client);
+}
+
+/* When nobody looks at its words any more. */
+static void free_words(struct walker *walker)
+{
     free(walker->memory);
+    free(walker->done);
 }
 
 /* ---- set-up ---- */
@@ -141,6 +183,8 @@ static int set_up(void **state)
     on_event = NULL;
     is_stopping = false;
     i_stopped = 0;
+    is_silent = false;
+    n_polls_late = n_polls = 0;
     for (uint32_t i = 0; i < N_CLIENTS; i++) {
         walker_init(&walkers[i], 10 + i);
     }
@@ -160,6 +204,9 @@ static int tear_down(void **state)
         walker_finish(&walkers[i]);
     }
     worker_bench_finish(&wb);
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        free_words(&walkers[i]);
+    }
     uint64_t n_ended = stats_read(&wb.stats.n_fired);
     for (uint32_t i = 0; i < WORKER_DISARMS; i++) {
         n_ended += n_disarmed((enum worker_disarm)i);
@@ -228,10 +275,45 @@ static void a_cohort_shares_what_is_armed(void **state)
     assert_true(stats_read(&wb.stats.n_shared_launches) >= N_STEPS / 2);
 }
 
+/* Clients that do not write the device's words are served as before. */
+static void who_tells_the_worker_only_is_served(void **state)
+{
+    (void)state;
+    is_silent = true;
+    all_are_served(N_CLIENTS);
+    assert_true(device.n_fired >= 4);
+    assert_int_equal(device.n_begun, 0);
+}
+
+/* The device begins by itself, and is through before the worker has seen why. */
+static void the_device_begins_by_itself(void **state)
+{
+    (void)state;
+    n_polls_late = 100000;
+    device.on_poll = show_late;
+    all_are_served(N_CLIENTS);
+    assert_true(device.n_begun >= 4);
+    assert_true(stats_read(&wb.stats.n_fired) >= device.n_begun);
+}
+
+/* The worker sees it at any moment: before, while the launch runs, or when it is being disarmed. */
+static void the_worker_sees_it_sooner_or_later(void **state)
+{
+    (void)state;
+    device.on_poll = show_late;
+    n_polls_late = 7;
+    start(N_CLIENTS, N_STEPS);
+    for (uint32_t i = 0; i < N_CLIENTS; i++) {
+        assert_int_equal(collect(&walkers[i], N_STEPS, STATUS_OK), N_STEPS);
+    }
+    assert_true(device.n_begun >= 4);
+}
+
 /* What the device had ceased to wait for is launched after all. */
 static void who_fires_too_late_launches(void **state)
 {
     (void)state;
+    is_silent = true;
     device.lose_every = 2;
     all_are_served(N_CLIENTS);
     assert_true(device.n_lost > 0);
@@ -263,6 +345,43 @@ static void what_nobody_comes_for_is_disarmed(void **state)
     }
     say_ready(&walkers[0], i_stopped);
     assert_int_equal(collect(&walkers[0], N_STEPS, STATUS_OK), N_STEPS);
+}
+
+/* Its stream stops, and the request with it. */
+static void call_off(void)
+{
+    struct request_desc cancel = {.op = REQUEST_OP_CANCEL, .request_id = i_stopped};
+    client_submit(&walkers[0].client, &cancel);
+}
+
+static void wait_for_stop(void)
+{
+    uint64_t end_nsec = clock_now_nsec() + WAIT_SECONDS * (uint64_t)CLOCK_NSEC_PER_SEC;
+    while (i_stopped == 0) {
+        assert_true(clock_now_nsec() < end_nsec);
+    }
+}
+
+/* Nobody else can end it while the device expects it, and then it is not forgotten. */
+static void what_is_cancelled_while_it_is_expected_ends(void **state)
+{
+    (void)state;
+    on_event = call_off;
+    is_stopping = true;
+    start(1, N_STEPS);
+    wait_for_stop();
+    walkers[0].n_late = walkers[0].n_seen = i_stopped + 1; /* never to be ready */
+    say_ready(&walkers[0], i_stopped + 1);
+    assert_int_equal(collect(&walkers[0], N_STEPS, STATUS_CANCELLED), N_STEPS - 1);
+}
+
+static void a_client_goes_while_it_is_expected(void **state)
+{
+    (void)state;
+    on_event = nothing;
+    is_stopping = true;
+    start(1, N_STEPS);
+    wait_for_stop(); /* tear_down() detaches it */
 }
 
 /* Another's request for the first weight comes while the second is armed: it does not wait for it.
@@ -331,6 +450,7 @@ static void drain(void)
 static void a_draining_worker_disarms(void **state)
 {
     (void)state;
+    is_silent = true;
     on_event = drain;
     start(N_CLIENTS, N_STEPS);
     for (uint32_t i = 0; i < N_CLIENTS; i++) {
@@ -344,9 +464,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rows_come_to_what_is_armed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cohort_shares_what_is_armed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_tells_the_worker_only_is_served, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_device_begins_by_itself, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_worker_sees_it_sooner_or_later, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_fires_too_late_launches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_device_gives_up_is_launched, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_nobody_comes_for_is_disarmed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_cancelled_while_it_is_expected_ends, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_client_goes_while_it_is_expected, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_goes_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lost_device_answers_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_model_may_go, set_up, tear_down),
