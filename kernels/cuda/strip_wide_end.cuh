@@ -40,6 +40,15 @@ __device__ __forceinline__ void add_total(const strip_parts_args &args, uint32_t
     }
 }
 
+/* The first part is added to 0, which makes +0 of the -0 that products too small leave. */
+template <int n> __device__ __forceinline__ void add_to_0(float (&sums)[n])
+{
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        sums[i] = __fadd_rn(0.0f, sums[i]);
+    }
+}
+
 /* ---- y ----
  * Sums are ended in the room where they wait, and go on as rows of a strip. */
 
@@ -161,6 +170,8 @@ __device__ __forceinline__ void end_part(const strip_parts_args &args, uint32_t 
         add_to(at.totals, sums);
     } else if (i_lane >= STRIP_PART_LANES) {
         add_total(args, i_strip, sums);
+    } else {
+        add_to_0(sums);
     }
     if (i_lane == args.n_lanes - 1) {
         keep(at.room, sums);

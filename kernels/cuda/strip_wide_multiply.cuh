@@ -128,8 +128,11 @@ multiply_group(const strip_parts_args &args, warp_state<n_rows> &state, int i_gr
     float acc[n_rows / 2];
     issue_chain<traits, n_rows, has_zeros>(state, i_group, stage, a, acc);
     feed_ahead<n_rows, has_zeros>(args, i_group, state);
-    if (i_group == n_groups - 1 && state.id.lane == 0) {
-        mbarrier_arrive(state.w_at.empty + 8 * state.w.i);
+    if (i_group == n_groups - 1) {
+        __syncwarp(); /* all lanes have read the slice */
+        if (state.id.lane == 0) {
+            mbarrier_arrive(state.w_at.empty + 8 * state.w.i);
+        }
     }
     wgmma_wait<0>();
     wgmma_hold(acc);
