@@ -111,8 +111,12 @@ static int try(const struct gk_problem *problem, const void *packed, struct slot
 static int make_locked(const struct gk_problem *problem, const void *packed)
 {
     struct slot *slot = find(problem);
-    if (slot == NULL || atomic_load(&slot->state) != EMPTY) {
-        return cudaSuccess; /* known; or the table is full, and other kernels serve */
+    int state = slot != NULL ? atomic_load(&slot->state) : FAILED; /* full: other kernels serve */
+    if (state == READY) { /* perhaps by another GPU of the kind: handles are each one's own */
+        return cublaslt_open() == NULL ? cudaSuccess : cudaErrorNotSupported;
+    }
+    if (state == FAILED) {
+        return cudaSuccess;
     }
     int error = try(problem, packed, slot);
     if (error != cudaSuccess) {

@@ -3,9 +3,9 @@
  *
  * The library picks by m, and so would give a row other bits in a larger batch. Here all rows have
  * one order of sums: of the algorithms that the library ranks for the most rows, the first that,
- * tried on this device, gives a row the same bits at every m and in every place says what the bits
- * are. For each range of m the fastest of all that give just these is taken. So timing decides how
- * long a product takes, never what it is. */
+ * tried on this device at some numbers of rows and in some places (plain_trial.c), gives a row the
+ * same bits in all of them says what the bits are. For each range of m the fastest of all that give
+ * just these is taken. So timing decides how long a product takes, never what it is. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,8 +23,8 @@ struct cublaslt_gemm plain_gemm_of(const struct gk_desc *desc, enum dtype y_dtyp
 bool plain_can_round(const struct gk_desc *desc);
 uint32_t plain_rows_max(const struct gk_desc *desc, enum dtype y_dtype);
 
-/* plain_plan_make() - gk_kernel.plan(): idempotent; 0 or a cudaError_t, also where nothing could be
- * planned. */
+/* plain_plan_make() - gk_kernel.plan(), with the device current that will run launches: idempotent,
+ * once for each device at least. 0, also where nothing could be planned; or a cudaError_t. */
 int plain_plan_make(const struct gk_problem *problem, const void *packed);
 
 /* plain_plan_find() - the plan for weights of that shape; NULL, with *ret_text (static) saying why

@@ -2,7 +2,10 @@
  *
  * The rows of x are noise. What all rows give at once is kept on the device, and every other
  * product of some of these rows is compared with it there, by digests: of 64 MiB, copies to the CPU
- * would take longer than all products. */
+ * would take longer than all products.
+ *
+ * W is the weight's own, which costs no memory: but zeros have the same bits in whatever order they
+ * are added up, so for such a weight W is noise, too. */
 #include "kernels/cuda/plain_trial.h"
 
 #include <cuda_runtime_api.h>
@@ -30,6 +33,7 @@ struct trial {
     struct cublaslt_pointers at;
     uint32_t m_max;
     uint8_t *memory;
+    void *noise_w;             /* NULL: the weight's own does */
     void *expected;            /* y of all rows */
     struct gk_digest *digests; /* of what is expected, and of what came */
     cublasLtMatmulAlgo_t known[KNOWN_MAX];
@@ -74,6 +78,7 @@ static void trial_finish(struct trial *trial)
     if (trial->stream != NULL) {
         (void)cudaStreamDestroy(trial->stream);
     }
+    (void)cudaFree(trial->noise_w);
     (void)cudaFree(trial->memory);
 }
 
@@ -83,21 +88,29 @@ static uint64_t x_elems(const struct cublaslt_gemm *gemm)
     return num_max(gemm->m * gemm->x_stride, gemm->n);
 }
 
-/* x: something that fills every bit of a mantissa, the same in no two rows. On the stream that
- * reads it: a copy on another one may still be under way when cudaMemcpy() returns. */
-static cudaError_t fill_x(struct trial *trial)
+/* Something that uses every bit of a mantissa, the same in no two rows. On the stream that reads
+ * it: a copy on another one may still be under way when cudaMemcpy() returns. */
+static cudaError_t fill(struct trial *trial, void *array, uint64_t n_elems)
 {
-    uint64_t n_elems = x_elems(&trial->gemm);
-    uint16_t *x = malloc(n_elems * sizeof(*x));
-    if (x == NULL) {
+    uint16_t *noise = malloc(n_elems * sizeof(*noise));
+    if (noise == NULL) {
         return cudaErrorMemoryAllocation;
     }
-    noise_fill(x, trial->gemm.dtype, n_elems);
-    cudaError_t error = cudaMemcpyAsync((void *)(uintptr_t)trial->at.x, x, n_elems * sizeof(*x),
+    noise_fill(noise, trial->gemm.dtype, n_elems);
+    cudaError_t error = cudaMemcpyAsync(array, noise, n_elems * sizeof(*noise),
                                         cudaMemcpyHostToDevice, trial->stream);
     error = error != cudaSuccess ? error : cudaStreamSynchronize(trial->stream);
-    free(x);
+    free(noise);
     return error;
+}
+
+/* Take noise for W from here on. */
+static cudaError_t replace_w(struct trial *trial)
+{
+    uint64_t n_elems = trial->gemm.k * trial->gemm.w_stride;
+    cudaError_t error = cudaMalloc(&trial->noise_w, n_elems * 2);
+    trial->at.w = trial->noise_w;
+    return error != cudaSuccess ? error : fill(trial, trial->noise_w, n_elems);
 }
 
 static uint64_t y_row_bytes(const struct cublaslt_gemm *gemm)
@@ -125,7 +138,7 @@ static cudaError_t trial_init(struct trial *trial, const struct cublaslt_gemm *g
         .w = packed, .x = x, .y = x + x_bytes, .bias = x, .workspace = trial->memory};
     trial->expected = x + x_bytes + y_bytes;
     trial->digests = (struct gk_digest *)(void *)(x + x_bytes + 2 * y_bytes);
-    return fill_x(trial);
+    return fill(trial, x, x_elems(&trial->gemm));
 }
 
 /* ---- comparing ---- */
@@ -145,26 +158,29 @@ static cudaError_t multiply(struct trial *trial, const cublasLtMatmulAlgo_t *alg
                : (cudaError_t)cublaslt_enqueue(&trial->gemm, &at, algorithm, trial->stream);
 }
 
-/* Are m rows at y what is expected from first_m on? */
-static bool is_expected(struct trial *trial, uint32_t first_m, uint32_t m)
+/* Is in m rows at a what is in those at b? */
+static bool is_same(struct trial *trial, const void *a, const void *b, uint32_t m)
 {
     struct gk_digest got[2];
-    const uint8_t *expected =
-        (const uint8_t *)trial->expected + first_m * y_row_bytes(&trial->gemm);
     uint64_t n_words = m * y_row_bytes(&trial->gemm) / sizeof(uint64_t);
     cudaStream_t stream = trial->stream;
     cudaError_t error = cudaMemsetAsync(trial->digests, 0, sizeof(got), stream);
     error = error != cudaSuccess
                 ? error
-                : (cudaError_t)gk_cuda_digest(expected, n_words, &trial->digests[0], stream);
+                : (cudaError_t)gk_cuda_digest(a, n_words, &trial->digests[0], stream);
     error = error != cudaSuccess
                 ? error
-                : (cudaError_t)gk_cuda_digest(trial->at.y, n_words, &trial->digests[1], stream);
+                : (cudaError_t)gk_cuda_digest(b, n_words, &trial->digests[1], stream);
     error = error != cudaSuccess
                 ? error
                 : cudaMemcpyAsync(got, trial->digests, sizeof(got), cudaMemcpyDeviceToHost, stream);
     error = error != cudaSuccess ? error : cudaStreamSynchronize(stream);
     return error == cudaSuccess && gk_digest_is_same(&got[0], &got[1]);
+}
+
+static const void *expected_row(const struct trial *trial, uint32_t i_m)
+{
+    return (const uint8_t *)trial->expected + i_m * y_row_bytes(&trial->gemm);
 }
 
 /* Do rows have the bits that are expected, for some numbers of them from first_m to last_m, lying
@@ -182,7 +198,7 @@ static bool is_invariant(struct trial *trial, const cublasLtMatmulAlgo_t *algori
         uint32_t first = 37 * i % (trial->m_max - (uint32_t)num_min(m, trial->m_max) + 1);
         if (m >= first_m && m <= last_m &&
             (multiply(trial, algorithm, first, m, trial->at.y) != cudaSuccess ||
-             !is_expected(trial, first, m))) {
+             !is_same(trial, trial->at.y, expected_row(trial, first), m))) {
             return false;
         }
     }
@@ -338,6 +354,19 @@ static bool find_reference(struct trial *trial)
     return false;
 }
 
+/* The same for sums, with a W that shows in which order they are made. */
+static cudaError_t find_reference_of_sums(struct trial *trial, bool *ret_is_found)
+{
+    *ret_is_found = find_reference(trial);
+    if (!*ret_is_found || !is_same(trial, expected_row(trial, 0), expected_row(trial, 1), 1)) {
+        return cudaSuccess;
+    }
+    trial->n_known = 0;
+    cudaError_t error = replace_w(trial);
+    *ret_is_found = error == cudaSuccess && find_reference(trial);
+    return error;
+}
+
 /* Expect what rounding gives of the sums of m rows, which are at `sums`, from first_m on. */
 static cudaError_t expect_rounded(struct trial *trial, const void *sums,
                                   const struct cublaslt_gemm *rounded, uint32_t first_m, uint32_t m)
@@ -357,7 +386,7 @@ static cudaError_t expect_rounded(struct trial *trial, const void *sums,
     return (cudaError_t)finish_rows_enqueue(&finish, trial->stream);
 }
 
-/* The same for all rows that are rounded at once, which are more than those of a call for sums. */
+/* Likewise for all rows that are rounded at once, which are more than those of a call for sums. */
 static bool expect_all_rounded(struct trial *trial, const struct plain_choice *sums,
                                const struct cublaslt_gemm *rounded)
 {
@@ -378,15 +407,19 @@ int plain_trial(const struct cublaslt_gemm *sums, const struct cublaslt_gemm *ro
     uint64_t y_bytes = num_max(sums->m * y_row_bytes(sums), rounded->m * y_row_bytes(rounded));
     const struct cublaslt_gemm *larger = rounded->m > sums->m ? rounded : sums;
     cudaError_t error = trial_init(&trial, larger, num_align_up(y_bytes, 256), packed);
+    bool is_found = false;
     if (error == cudaSuccess) {
         begin(&trial, sums);
-        *ret_text = find_reference(&trial) && choose_all(&trial, &plan.sums) ? NULL : NO_TEXT;
+        error = find_reference_of_sums(&trial, &is_found);
+        *ret_text = is_found && choose_all(&trial, &plan.sums) ? NULL : NO_TEXT;
     }
     if (error == cudaSuccess && *ret_text == NULL && rounded->m > 0 &&
         expect_all_rounded(&trial, &plan.sums, rounded)) {
         begin(&trial, rounded);
         (void)choose_all(&trial, &plan.rounded); /* else sums are rounded one launch later */
     }
+    /* That a product failed may be the algorithm's fault; what is left behind is the device's. */
+    error = error != cudaSuccess ? error : cudaStreamSynchronize(trial.stream);
     trial_finish(&trial);
     *ret_plan = plan;
     return error;

@@ -14,9 +14,12 @@
 const struct fake_algorithm *fake_algorithms;
 uint32_t fake_n_algorithms;
 bool fake_has_no_memory;
+bool fake_is_lost_at_product;
 int32_t fake_n_held;
+uint32_t fake_n_opened;
 
 static float clock_msec;
+static bool is_after_product;
 
 /* ---- the runtime ---- */
 
@@ -26,6 +29,7 @@ cudaError_t cudaMalloc(void **ret_memory, size_t size_bytes)
         return cudaErrorMemoryAllocation;
     }
     *ret_memory = aligned_alloc(256, (size_bytes + 255) / 256 * 256);
+    is_after_product = false;
     fake_n_held++;
     return cudaSuccess;
 }
@@ -55,7 +59,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     (void)stream;
-    return cudaSuccess;
+    return fake_is_lost_at_product && is_after_product ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 /* An event is where its time is. */
@@ -142,6 +146,12 @@ uint32_t fake_index_of(const void *algorithm)
     return (uint32_t)opaque->data[0];
 }
 
+const char *cublaslt_open(void)
+{
+    fake_n_opened++;
+    return NULL;
+}
+
 static const struct fake_algorithm *named(const cublasLtMatmulAlgo_t *algorithm)
 {
     return &fake_algorithms[fake_index_of(algorithm)];
@@ -180,6 +190,10 @@ int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_poi
                      const cublasLtMatmulAlgo_t *algorithm, void *stream)
 {
     (void)stream;
+    is_after_product = true;
+    if (fake_is_lost_at_product) {
+        return cudaErrorUnknown;
+    }
     const struct fake_algorithm *fake = named(algorithm);
     bool is_many = gemm->m > fake->few_rows && fake->many_msec > 0;
     for (uint32_t i = 0; i < gemm->m; i++) {

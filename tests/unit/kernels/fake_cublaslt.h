@@ -25,8 +25,11 @@ struct fake_algorithm {
 /* What the library has, most highly ranked first; left alone while it is in use. */
 extern const struct fake_algorithm *fake_algorithms;
 extern uint32_t fake_n_algorithms;
-extern bool fake_has_no_memory; /* cudaMalloc() fails */
-extern int32_t fake_n_held;     /* allocations, streams and events that were not given back */
+extern bool fake_has_no_memory;      /* cudaMalloc() fails */
+extern bool fake_is_lost_at_product; /* and then no call of the device's succeeds */
+extern int32_t fake_n_held;          /* allocations, streams and events that were not given back */
+
+extern uint32_t fake_n_opened; /* calls of cublaslt_open() */
 
 /* fake_index_of() - which of them an algorithm of the library's is. */
 uint32_t fake_index_of(const void *algorithm);

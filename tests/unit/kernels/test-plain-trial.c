@@ -1,11 +1,12 @@
 /* test-plain-trial.c - which of a library's algorithms are taken: only such as give a row the bits
  * of the first good one at every m, and of those the fastest, range by range. */
 #include <cuda_runtime_api.h>
+#include <string.h>
 
 #include "cmocka_all.h"
 #include "ipc/base/half.h"
 #include "ipc/base/num.h"
-#include "kernels/cuda/plain_trial.h"
+#include "kernels/cuda/plain_plan.h"
 #include "tests/unit/kernels/fake_cublaslt.h"
 
 #define M 256u
@@ -152,6 +153,37 @@ static void test_rounding_of_its_own(void **state)
     assert_int_equal(plan.rounded.rows_max, 0);
 }
 
+/* Zeros are the same in any order, and yet the plan is for all weights of their shape. */
+static void test_a_weight_of_zeros(void **state)
+{
+    static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_BY_M, .msec = 1},
+                                                       {.order = FAKE_ORDER_A, .msec = 2},
+                                                       {.order = FAKE_ORDER_B, .msec = 1}};
+    struct plain_plan plan;
+    const char *text;
+    memset(w, 0, sizeof(w));
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    assert_null(text);
+    assert_all_chosen(&plan, 1);
+    (void)fill_w(state);
+}
+
+/* A device that is lost must not look as if it had no algorithm. */
+static void test_a_device_that_is_lost(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_A, .msec = 1}};
+    const struct cublaslt_gemm sums = gemm_of(DTYPE_F32), rounded = gemm_of(DTYPE_BF16);
+    struct plain_plan plan;
+    const char *text;
+    fake_algorithms = algorithms;
+    fake_n_algorithms = ARRAY_LENGTH(algorithms);
+    fake_is_lost_at_product = true;
+    assert_int_equal(plain_trial(&sums, &rounded, w, &plan, &text), cudaErrorLaunchFailure);
+    fake_is_lost_at_product = false;
+    assert_int_equal(fake_n_held, 0);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -164,6 +196,24 @@ static void test_no_memory(void **state)
     assert_int_equal(fake_n_held, 0);
 }
 
+/* Whose GPU is of a known kind has no trial, but a handle of its own. */
+static void test_a_second_device(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_A, .msec = 1}};
+    const struct gk_problem problem = {.desc = {.n = N, .k = K, .code = GK_CODE_BF16},
+                                       .cuda_arch = 90};
+    const char *text;
+    fake_algorithms = algorithms;
+    fake_n_algorithms = ARRAY_LENGTH(algorithms);
+    assert_int_equal(plain_plan_make(&problem, w), cudaSuccess);
+    const struct plain_plan *plan = plain_plan_find(&problem, &text);
+    assert_non_null(plan);
+    assert_int_equal(plain_plan_make(&problem, w), cudaSuccess);
+    assert_ptr_equal(plain_plan_find(&problem, &text), plan);
+    assert_int_equal(fake_n_opened, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,7 +223,10 @@ int main(void)
         cmocka_unit_test(test_a_range_that_has_none_of_its_own),
         cmocka_unit_test(test_what_cannot_all),
         cmocka_unit_test(test_rounding_of_its_own),
+        cmocka_unit_test(test_a_weight_of_zeros),
+        cmocka_unit_test(test_a_device_that_is_lost),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_a_second_device),
     };
     return cmocka_run_group_tests(tests, fill_w, NULL);
 }
