@@ -7,7 +7,7 @@
  * order of strips.
  *
  * Tiles. Two CTAs, a cluster, have the same 256 rows of x, or fewer at the end, and 128 rows of W
- * each; each brings half of x to both. Two warpgroups multiply, and widen the next codes while
+ * each; each brings half of x to both. Two warpgroups multiply, and while one widens the other's
  * products are under way; a thread of a third one starts the copies of x, a warp those of W.
  *
  * Sums. A chain in the tensor core for each 128 of k, s = fma(chain, scale, s): w4a8_multiply.cuh.
