@@ -210,17 +210,27 @@ bool cublaslt_can(const struct cublaslt_gemm *gemm, const cublasLtMatmulAlgo_t *
            result.workspaceSize <= CUBLASLT_WORKSPACE_BYTES;
 }
 
+/* That the library declines a product is of this one call, not of the device. */
+static cudaError_t error_of(cublasStatus_t status)
+{
+    bool is_declined =
+        status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess
+           : is_declined                   ? cudaErrorNotSupported
+                                           : cudaErrorUnknown;
+}
+
 int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_pointers *pointers,
                      const cublasLtMatmulAlgo_t *algorithm, void *stream)
 {
     const float one = 1.0f, zero = 0.0f;
     struct description at;
     if (!describe(gemm, pointers->bias, &at)) {
-        return cudaErrorNotReady;
+        return cudaErrorNotSupported;
     }
     cublasStatus_t status =
         library.cublasLtMatmul(at.handle, &at.operation, &one, pointers->w, &at.a, pointers->x,
                                &at.b, &zero, pointers->y, &at.d, pointers->y, &at.d, algorithm,
                                pointers->workspace, CUBLASLT_WORKSPACE_BYTES, (cudaStream_t)stream);
-    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+    return error_of(status);
 }

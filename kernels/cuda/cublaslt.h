@@ -43,6 +43,7 @@ uint32_t cublaslt_algorithms(const struct cublaslt_gemm *gemm, cublasLtMatmulAlg
 /* cublaslt_can() - does the algorithm run that GEMM, too? */
 bool cublaslt_can(const struct cublaslt_gemm *gemm, const cublasLtMatmulAlgo_t *algorithm);
 
-/* cublaslt_enqueue() - cublaslt_open() has succeeded for the current device. 0 or a cudaError_t. */
+/* cublaslt_enqueue() - cublaslt_open() has succeeded for the current device, or this fails. 0 or a
+ * cudaError_t: cudaErrorNotSupported where only this product is declined. */
 int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_pointers *pointers,
                      const cublasLtMatmulAlgo_t *algorithm, void *stream);

@@ -1,5 +1,6 @@
 /* test-plain.c - what the rows of cuBLASLt take and decline, and how their launches are cut, as far
  * as that needs no GPU: nothing can be planned without one. */
+#include <cuda_runtime_api.h>
 #include <string.h>
 
 #include "cmocka_all.h"
@@ -111,6 +112,17 @@ static void test_ranges(void **state)
     assert_ptr_equal(plain_algorithm(&choice, 64), &choice.algorithms[2]);
 }
 
+/* What a device has no handle for is declined: other errors count as the loss of the device. */
+static void test_no_handle(void **state)
+{
+    (void)state;
+    const struct gk_problem problem = prefill_problem(256, 512, DTYPE_NONE);
+    const struct cublaslt_gemm gemm = plain_gemm_of(&problem.desc, DTYPE_F32, 1);
+    const struct cublaslt_pointers at = {.w = NULL};
+    const cublasLtMatmulAlgo_t algorithm = {.data = {0}};
+    assert_int_equal(cublaslt_enqueue(&gemm, &at, &algorithm, NULL), cudaErrorNotSupported);
+}
+
 /* A launch of any m finds room in what the largest one wants. */
 static void test_workspace(void **state)
 {
@@ -134,6 +146,7 @@ int main(void)
         cmocka_unit_test(test_what_is_declined), cmocka_unit_test(test_unplanned_prefill),
         cmocka_unit_test(test_rows_of_a_call),   cmocka_unit_test(test_biases),
         cmocka_unit_test(test_ranges),           cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_no_handle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
