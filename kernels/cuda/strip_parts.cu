@@ -12,6 +12,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device_table.cuh"
+#include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/strip_parts.cuh"
 #include "kernels/cuda/strip_parts.h"
@@ -69,11 +70,6 @@ __global__ void __launch_bounds__(n_reduce_threads)
 }
 
 device_table devices;
-
-uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
 
 uint32_t lanes_of(uint32_t n_slices)
 {

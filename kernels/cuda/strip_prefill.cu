@@ -35,6 +35,7 @@
 
 #include "ipc/base/dtype.h"
 #include "kernels/cuda/device_table.cuh"
+#include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/strip_prefill.h"
 #include "kernels/cuda/strip_prefill_instance.h"
 #include "kernels/cuda/strip_prefill_x.cuh"
@@ -47,11 +48,6 @@ static_assert(sizeof(strip_prefill_tiles) / sizeof(strip_prefill_tiles[0]) == ST
 constexpr uint32_t n_cluster = strip_prefill_cluster;
 constexpr uint32_t n_band_rows = 1536;
 device_table devices;
-
-uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* How a product is cut for the clusters at work. Whole tiles that clusters take in turn; and what
  * would be left over for a last wave that few of them have anything of either in halves, where

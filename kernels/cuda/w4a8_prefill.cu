@@ -17,6 +17,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device_table.cuh"
+#include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/w4a8.h"
 #include "kernels/cuda/w4a8_store.cuh"
 
@@ -94,11 +95,6 @@ __global__ void __launch_bounds__(n_threads, 1) w4a8_prefill(const __grid_consta
 /* ---- launching ---- */
 
 device_table devices;
-
-uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* What a unit of so many rows of x costs beside others, about. Large ones widen and read less. */
 uint32_t cost_of(uint32_t n_rows)

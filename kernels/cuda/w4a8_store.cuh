@@ -7,6 +7,7 @@
  * for one part only, which goes round while the sums move on through the registers. */
 #pragma once
 
+#include "kernels/cuda/narrow.cuh"
 #include "kernels/cuda/w4a8_multiply.cuh"
 #include "kernels/cuda/y_room.cuh"
 
@@ -90,19 +91,6 @@ __device__ __forceinline__ void finish(const w4a8_args &args, const y_part &part
 
 /* ---- to shared memory ---- */
 
-/* Every NaN becomes the canonical one. */
-__device__ __forceinline__ uint32_t narrow_pair(float low, float high, bool is_bf16)
-{
-    if (is_bf16) {
-        __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-        uint32_t nans = __hneu2_mask(pair, pair);
-        return (*reinterpret_cast<uint32_t *>(&pair) & ~nans) | (nans & 0x7fc07fc0u);
-    }
-    __half2 pair = __floats2half2_rn(low, high);
-    uint32_t nans = __hneu2_mask(pair, pair);
-    return (*reinterpret_cast<uint32_t *>(&pair) & ~nans) | (nans & 0x7e007e00u);
-}
-
 __device__ __forceinline__ uint32_t float_bits(float value)
 {
     return value == value ? __float_as_uint(value) : 0x7fc00000u;
@@ -121,7 +109,8 @@ __device__ __forceinline__ void store_part(const w4a8_args &args, const y_part &
     if (args.base.y_dtype != DTYPE_F32) {
         meet_warpgroup();
         stage_pairs(room, thread_id() % 128 / 32, values, [&](float a, float b) {
-            return narrow_pair(a, b, args.base.y_dtype == DTYPE_BF16);
+            return args.base.y_dtype == DTYPE_BF16 ? narrow_pair(a, b, __nv_bfloat16())
+                                                   : narrow_pair(a, b, __half());
         });
         meet_warpgroup();
         copy_out<y_warpgroup_bytes, 2>(to, part.is_whole, room, part.first_m, thread_id() % 128);

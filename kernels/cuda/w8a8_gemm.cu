@@ -26,6 +26,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device_table.cuh"
+#include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/w8a8.h"
 #include "kernels/cuda/w8a8_gather.cuh"
@@ -193,11 +194,6 @@ const gather_function gather_functions[W8A8_N_KINDS] = {
 
 constexpr uint32_t shared_bytes_max = 220 * 1024; /* leaves room for a CTA of w8a8_x.cu */
 device_table devices;
-
-uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* Rows of a CTA: as many CTAs as there are SMs, or whole rounds of them. */
 uint32_t choose_block_groups(uint32_t n, uint32_t n_sms)

@@ -2,6 +2,7 @@
  * there: the copies of x and W, and what is known of a tile's columns. */
 #pragma once
 
+#include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/shared_base.cuh"
 #include "kernels/cuda/w8a8_finish.cuh"
 #include "kernels/layout/swizzle.h"
@@ -33,11 +34,6 @@ struct shared_map {
     static constexpr uint32_t columns_empty = columns_full + 8;
     static constexpr uint32_t total_bytes = columns_empty + 8;
 };
-
-__host__ __device__ constexpr uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* ---- tiles ---- */
 

@@ -11,6 +11,7 @@
  * sums in shared memory. */
 #pragma once
 
+#include "kernels/cuda/narrow.cuh"
 #include "kernels/cuda/w8a8_prefill_multiply.cuh"
 
 namespace {
@@ -94,21 +95,6 @@ __device__ __forceinline__ void finish_pair(const w8a8_gemm_args &args, uint32_t
         value = __fmul_rn(value, rows.scales[i / 2]);
         values[i] = __fadd_rn(value, i % 2 == 0 ? bias.x : bias.y);
     }
-}
-
-/* As any_values.cuh's store() rounds, every NaN the canonical one of its type. */
-__device__ __forceinline__ uint32_t narrow_pair(float low, float high, __nv_bfloat16)
-{
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    uint32_t nans = __hneu2_mask(pair, pair);
-    return (*reinterpret_cast<uint32_t *>(&pair) & ~nans) | (nans & 0x7fc07fc0u);
-}
-
-__device__ __forceinline__ uint32_t narrow_pair(float low, float high, __half)
-{
-    __half2 pair = __floats2half2_rn(low, high);
-    uint32_t nans = __hneu2_mask(pair, pair);
-    return (*reinterpret_cast<uint32_t *>(&pair) & ~nans) | (nans & 0x7e007e00u);
 }
 
 /* ---- out ---- */

@@ -7,6 +7,7 @@
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/w8a8.h"
@@ -157,11 +158,6 @@ __global__ void __launch_bounds__(n_threads)
     if (args.has_sums) {
         add_sum(args, i_row, sum);
     }
-}
-
-uint32_t div_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
 }
 
 uint32_t align_up(uint32_t value, uint32_t to)
