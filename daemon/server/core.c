@@ -321,19 +321,6 @@ struct device *core_device(const struct core *core, const char *name, struct rea
     return NULL;
 }
 
-int core_load(struct core *core, const struct loader_request *request, uint64_t *ret_job_id,
-              struct reason *why)
-{
-    uint64_t job_id;
-    int r = loader_start(core->loader, request, &job_id, why);
-    if (r != 0) {
-        return r;
-    }
-    core->last_job_id = num_max(core->last_job_id, job_id);
-    *ret_job_id = job_id;
-    return 0;
-}
-
 uint32_t core_in_flight(const struct core *core)
 {
     uint32_t n = 0;
