@@ -17,8 +17,8 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
-#include "ipc/foreign.h"
 #include "ipc/frame.h"
 #include "ipc/unix.h"
 

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
-#include "ipc/foreign.h"
 
 #include "daemon/server/control_guard.h"
 #include "daemon/server/message_guard.h"

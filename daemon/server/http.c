@@ -22,8 +22,8 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
-#include "ipc/foreign.h"
 
 #define HEADER_BYTES_MAX 8192u /* libmicrohttpd's memory of a connection */
 

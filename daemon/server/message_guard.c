@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "ipc/base/error.h"
-#include "ipc/foreign.h"
+#include "ipc/base/foreign.h"
 #include "ipc/zmtp_meter.h"
 
 struct watched {

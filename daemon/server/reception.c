@@ -10,8 +10,8 @@
 #include "daemon/server/session_side.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/log.h"
-#include "ipc/foreign.h"
 #include "ipc/side.h"
 
 #define ACCEPTS_A_ROUND 16u

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "ipc/base/error.h"
-#include "ipc/foreign.h"
+#include "ipc/base/foreign.h"
 
 static int draw_token(char token[SIDE_TOKEN_BYTES])
 {

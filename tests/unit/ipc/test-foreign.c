@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "ipc/base/clock.h"
-#include "ipc/foreign.h"
+#include "ipc/base/foreign.h"
 #include "tests/harness/lingering.h"
 
 #define LINGER_SECONDS 20

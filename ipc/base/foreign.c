@@ -1,6 +1,6 @@
 /* foreign.c - see foreign.h. That a connection is undone, rather than SO_LINGER switched off,
  * leaves a peer with a copy of it no moment to switch it on again before our close(). */
-#include "ipc/foreign.h"
+#include "ipc/base/foreign.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,16 +16,33 @@ union control {
     uint8_t bytes[CMSG_SPACE(FOREIGN_FDS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 };
 
-static void take_fds(struct msghdr *header, struct foreign_fds *fds)
+static void take_fds(const struct cmsghdr *part, struct foreign_fds *fds)
+{
+    uint32_t n = (uint32_t)((part->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    GD_ASSERT(n <= FOREIGN_FDS_MAX - fds->n);
+    memcpy(&fds->fds[fds->n], CMSG_DATA(part), n * sizeof(int));
+    fds->n += n;
+}
+
+static pid_t sender_of(const struct cmsghdr *part)
+{
+    struct ucred sender;
+    memcpy(&sender, CMSG_DATA(part), sizeof(sender));
+    return sender.pid;
+}
+
+static void take_control(struct msghdr *header, struct foreign_fds *fds,
+                         struct foreign_signs *signs)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {
+        if (c->cmsg_level != SOL_SOCKET) {
             continue;
         }
-        uint32_t n = (uint32_t)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        GD_ASSERT(n <= FOREIGN_FDS_MAX - fds->n);
-        memcpy(&fds->fds[fds->n], CMSG_DATA(c), n * sizeof(int));
-        fds->n += n;
+        if (c->cmsg_type == SCM_RIGHTS) {
+            take_fds(c, fds);
+        } else if (c->cmsg_type == SCM_CREDENTIALS) {
+            signs->sender = sender_of(c);
+        }
     }
 }
 
@@ -47,7 +64,7 @@ ssize_t foreign_receive(int fd, void *bytes, size_t n_bytes, int flags, struct f
     }
     *ret_signs =
         (struct foreign_signs){.flags = header.msg_flags, .has_control = header.msg_controllen > 0};
-    take_fds(&header, ret_fds);
+    take_control(&header, ret_fds, ret_signs);
     return n;
 }
 
@@ -76,7 +93,10 @@ void foreign_close(int fd)
 void foreign_close_all(struct foreign_fds *fds)
 {
     while (fds->n > 0) {
-        foreign_close(fds->fds[--fds->n]);
+        int fd = fds->fds[--fds->n];
+        if (fd >= 0) {
+            foreign_close(fd);
+        }
     }
 }
 

@@ -24,6 +24,7 @@ struct foreign_fds {
 struct foreign_signs {
     int flags; /* MSG_TRUNC, and MSG_CTRUNC where there was no number free for a descriptor */
     bool has_control; /* something came beside the bytes */
+    pid_t sender;     /* with SO_PASSCRED; 0: unknown */
 };
 
 /* foreign_receive() - recv() that takes the descriptors that came along as well, CLOEXEC.
@@ -32,7 +33,7 @@ ssize_t foreign_receive(int fd, void *bytes, size_t n_bytes, int flags, struct f
                         struct foreign_signs *ret_signs) GD_MUST_CHECK;
 
 /* foreign_close() - without waiting for what a socket still has to send: that is dropped.
- * foreign_close_all() - leaves none. Both leave errno alone. */
+ * foreign_close_all() - those that are left; one that was stolen is -1. Both leave errno alone. */
 void foreign_close(int fd);
 void foreign_close_all(struct foreign_fds *fds);
 
