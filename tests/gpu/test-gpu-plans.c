@@ -109,7 +109,10 @@ static void test_plans_outlive_the_daemon(void **state)
     struct product first, again;
     char kept[FILE_BYTES], text[FILE_BYTES];
     fixture_start(&fixture, &options);
-    gemmd_client_t *client = fixture_open(&fixture, GEMMD_PATH_RING);
+    struct gemmd_options patient = GEMMD_OPTIONS_INIT;
+    gemmd_client_t *client;
+    patient.socket_dir = fixture.socket_dir;
+    assert_int_equal(gemmd_open(&patient, &client), GEMMD_OK);
     assert_true(product_init(&first, client, "plain", &weight, &shape));
     assert_true(product_init(&again, client, "plain", &weight, &shape));
     assert_true(product_run(&first, client) && product_is_right(&first));
