@@ -234,6 +234,11 @@ int gemmd_buffer_alloc_host(gemmd_client_t *client, uint32_t device_index, uint6
     }
     struct region region = REGION_NULL;
     int r = region_create(&region, "gemmd-buffer", size_bytes);
+    if (r == -ENOSPC) {
+        return client_refuse(
+            STATUS_NO_SPACE, "gemmd_buffer_alloc_host: %llu bytes, and this machine has %llu left",
+            (unsigned long long)size_bytes, (unsigned long long)region_available_bytes());
+    }
     if (r != 0) {
         return client_fail_errno(r, "gemmd_buffer_alloc_host");
     }

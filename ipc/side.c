@@ -12,6 +12,7 @@
 
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
 #include "ipc/unix.h"
 
@@ -30,14 +31,10 @@
     X(SIDE_ORDER, side_order)                                                                      \
     X(SIDE_REFUSED, side_refused)
 
-/* Control space for exactly SIDE_FDS_MAX fds, aligned as the kernel wants it: with one fd more the
- * kernel drops it and says MSG_CTRUNC. */
 union side_control {
     struct cmsghdr header;
     uint8_t bytes[CMSG_SPACE(SIDE_FDS_MAX * sizeof(int))];
 };
-static_assert(CMSG_SPACE(SIDE_FDS_MAX * sizeof(int)) < CMSG_LEN((SIDE_FDS_MAX + 1) * sizeof(int)),
-              "alignment must not make room for one fd too many");
 
 int side_listen(const char *path, mode_t mode)
 {
@@ -115,19 +112,6 @@ int side_send(int fd, const union side_message *message, const int *fds, uint32_
     return 0;
 }
 
-static void take_fds(struct msghdr *header, struct side_packet *packet)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        uint32_t n_fds = (uint32_t)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        GD_ASSERT(n_fds <= SIDE_FDS_MAX - packet->n_fds);
-        memcpy(&packet->fds[packet->n_fds], CMSG_DATA(c), n_fds * sizeof(int));
-        packet->n_fds += n_fds;
-    }
-}
-
 static bool is_terminated(const char *text, size_t size_bytes)
 {
     return memchr(text, '\0', size_bytes) != NULL;
@@ -180,49 +164,45 @@ static int check_message(const union side_message *message, size_t n_bytes, stru
     return check_strings(message, why);
 }
 
-static int check_packet(const struct side_packet *packet, size_t n_bytes, int flags,
-                        struct reason *why)
+static int check_packet(const union side_message *message, size_t n_bytes, uint32_t n_fds,
+                        int flags, struct reason *why)
 {
-    if ((flags & MSG_CTRUNC) != 0 && packet->n_fds == SIDE_FDS_MAX) {
+    if (n_fds > SIDE_FDS_MAX) {
         return reason_set(why, STATUS_BAD_MESSAGE, "session message came with more than %d fds",
                           SIDE_FDS_MAX);
     }
     if ((flags & MSG_TRUNC) != 0) {
         return reason_set(why, STATUS_BAD_MESSAGE, "session message is longer than %zu bytes",
-                          sizeof(packet->message));
+                          sizeof(*message));
     }
-    return check_message(&packet->message, n_bytes, why);
+    return check_message(message, n_bytes, why);
 }
 
 int side_receive(int fd, struct side_packet *ret_packet, struct reason *why)
 {
     struct side_packet packet = {.n_fds = 0};
-    union side_control control;
-    struct iovec place = {.iov_base = &packet.message, .iov_len = sizeof(packet.message)};
-    struct msghdr header = {
-        .msg_iov = &place,
-        .msg_iovlen = 1,
-        .msg_control = control.bytes,
-        .msg_controllen = sizeof(control.bytes),
-    };
+    struct foreign_fds fds;
+    struct foreign_signs signs;
     ssize_t n_bytes;
     do {
-        n_bytes = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+        n_bytes = foreign_receive(fd, &packet.message, sizeof(packet.message), 0, &fds, &signs);
     } while (n_bytes < 0 && errno == EINTR);
     if (n_bytes < 0) {
         /* A peer that closes with our answers unread is reported as a reset: it hung up as well. */
         return errno == ECONNRESET ? 0 : -errno;
     }
-    take_fds(&header, &packet);
-    int r = n_bytes == 0 ? 0 : check_packet(&packet, (size_t)n_bytes, header.msg_flags, why);
+    int r =
+        n_bytes == 0 ? 0 : check_packet(&packet.message, (size_t)n_bytes, fds.n, signs.flags, why);
     if (n_bytes == 0 || r != 0) { /* an empty packet looks like the end, and is treated as one */
-        side_packet_finish(&packet);
+        foreign_close_all(&fds);
         return r;
     }
-    if ((header.msg_flags & MSG_CTRUNC) != 0) { /* the message is as good as any: answer it */
-        side_packet_finish(&packet);
+    if ((signs.flags & MSG_CTRUNC) != 0) { /* the message is as good as any: answer it */
+        foreign_close_all(&fds);
         packet.has_lost_fds = true;
     }
+    memcpy(packet.fds, fds.fds, fds.n * sizeof(int));
+    packet.n_fds = fds.n;
     *ret_packet = packet;
     return 1;
 }
@@ -230,8 +210,10 @@ int side_receive(int fd, struct side_packet *ret_packet, struct reason *why)
 void side_packet_finish(struct side_packet *packet)
 {
     for (uint32_t i = 0; i < packet->n_fds; i++) {
-        cleanup_fd(&packet->fds[i]);
-        packet->fds[i] = -1;
+        if (packet->fds[i] >= 0) {
+            foreign_close(packet->fds[i]);
+            packet->fds[i] = -1;
+        }
     }
     packet->n_fds = 0;
 }

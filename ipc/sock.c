@@ -17,6 +17,7 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
 #include "ipc/frame.h"
 #include "ipc/unix.h"
@@ -89,6 +90,7 @@ static int bind_fd(void *socket, const char *path, int listening_fd)
     char address[ADDRESS_BYTES];
     CLEAN_FD int fd = listening_fd;
     (void)snprintf(address, sizeof(address), "ipc://%s", path);
+    foreign_forbid(fd);
     if (zmq_setsockopt(socket, ZMQ_USE_FD, &fd, sizeof(fd)) < 0 || zmq_bind(socket, address) < 0) {
         return err_raise(-errno);
     }

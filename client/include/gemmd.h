@@ -9,8 +9,8 @@
  *     gemmd_buffer_t *x, *y;
  *     gemmd_open(NULL, &client);
  *     gemmd_find_weight(client, "minilm/encoder.layer.0.attention.self.query", &weight);
- *     gemmd_buffer_alloc(client, weight.device_index, weight.k * sizeof(float), &x);
- *     gemmd_buffer_alloc(client, weight.device_index, weight.n * sizeof(float), &y);
+ *     gemmd_buffer_alloc_host(client, weight.device_index, weight.k * sizeof(float), &x);
+ *     gemmd_buffer_alloc_host(client, weight.device_index, weight.n * sizeof(float), &y);
  *     ... write weight.k floats to gemmd_buffer_data(x) ...
  *     struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
  *     gemm.weight = &weight;

@@ -121,8 +121,8 @@ static bool wants_help(const struct arguments *arguments)
 
 static int print_help(const struct tool_command *command)
 {
-    (void)printf("Usage: gemmctl [--socket-dir DIR] [--json] %s %s\n%s.\n", command->name,
-                 command->arguments, command->does);
+    (void)printf("Usage: gemmctl [--socket-dir DIR] [--json] %s%s%s\n%s.\n", command->name,
+                 command->arguments[0] != '\0' ? " " : "", command->arguments, command->does);
     if (command->print_notes) {
         command->print_notes(stdout);
     }
@@ -155,6 +155,29 @@ static void print_version(FILE *stream, struct argp_state *state)
     (void)fprintf(stream, "gemmctl %s\n", gemmd_version());
 }
 
+/* The options of all commands are accepted behind the command too: people write them there. */
+static int take_common_options(struct arguments *arguments)
+{
+    static const char socket_dir[] = "--socket-dir";
+    char **words = arguments->argv;
+    int n_kept = 1;
+    for (int i = 1; i < arguments->argc; i++) {
+        if (strcmp(words[i], "--json") == 0) {
+            arguments->is_json = true;
+        } else if (strncmp(words[i], "--socket-dir=", sizeof(socket_dir)) == 0) {
+            arguments->socket_dir = words[i] + sizeof(socket_dir);
+        } else if (strcmp(words[i], socket_dir) != 0) {
+            words[n_kept++] = words[i];
+        } else if (++i < arguments->argc) {
+            arguments->socket_dir = words[i];
+        } else {
+            return tool_usage("%s wants a folder", socket_dir);
+        }
+    }
+    arguments->argc = n_kept;
+    return TOOL_DONE;
+}
+
 /* At the end, however it comes about: argp writes help and version, and leaves. */
 static void check_output(void)
 {
@@ -185,16 +208,9 @@ int main(int argc, char **argv)
     if (arguments.argc == 0) {
         return tool_usage("a command is missing");
     }
-    /* --json is accepted behind the command too: people write it there. */
-    int n_kept = 1;
-    for (int i = 1; i < arguments.argc; i++) {
-        if (strcmp(arguments.argv[i], "--json") == 0) {
-            arguments.is_json = true;
-        } else {
-            arguments.argv[n_kept++] = arguments.argv[i];
-        }
+    if (take_common_options(&arguments) != TOOL_DONE) {
+        return TOOL_USAGE;
     }
-    arguments.argc = n_kept;
     const struct tool_command *command = find_command(arguments.argv[0]);
     if (!command) {
         return no_command(arguments.argv[0]);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 
 #include "ipc/base/log.h"
 
@@ -168,11 +169,13 @@ void request_refuse(struct worker *worker, struct worker_request *request, int s
 
 /* ---- the end of a lane and of a session ---- */
 
+/* The client has the doorbell too, so that closing ours would leave it among those that wake us. */
 void lane_drop(struct worker *worker, struct worker_session *session)
 {
     if (session->is_lane_open) {
         session->is_lane_open = false;
         list_remove(&session->in_lanes);
+        (void)epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, session->lane.doorbell_fd, NULL);
         stats_add(&worker->counters->n_lanes, UINT64_MAX);
     }
 }

@@ -32,8 +32,9 @@
 #define BACKOFF_NSEC     (50ull * CLOCK_NSEC_PER_MSEC)
 #define BACKOFF_NSEC_MAX (5ull * CLOCK_NSEC_PER_SEC)
 #define WATCHDOG_NSEC    (30ull * CLOCK_NSEC_PER_SEC)
-#define FOR_EVER         (-1) /* to poll() */
-#define EXIT_USAGE       2    /* daemon/server/exit_code.h has these two */
+#define NOTICES_A_TURN   4096u /* more than a socket's queue can hold */
+#define FOR_EVER         (-1)  /* to poll() */
+#define EXIT_USAGE       2     /* daemon/server/exit_code.h has these two */
 #define EXIT_REFUSED     4
 #define EXIT_FAILED      5
 
@@ -80,12 +81,12 @@ static void put(struct keeper *keeper, struct notice *notice)
     if (notice->has_lost_fds) {
         refuse_put(keeper, notice->fd_name);
     }
-    for (uint32_t i = 0; i < notice->n_fds; i++) {
+    for (uint32_t i = 0; i < notice->fds.n; i++) {
         if (keeper->store.n >= keeper->limit_fds / 2) {
             refuse_put(keeper, notice->fd_name);
             return;
         }
-        int r = fdstore_put(&keeper->store, notice->fd_name, steal_fd(&notice->fds[i]));
+        int r = fdstore_put(&keeper->store, notice->fd_name, steal_fd(&notice->fds.fds[i]));
         if (r < 0) {
             log_write(LOG_LEVEL_WARNING, "keeper", "descriptor '%s' is not kept: %s",
                       notice->fd_name, strerror(-r));
@@ -116,10 +117,12 @@ static void take_notice(struct keeper *keeper, struct notice *notice)
     }
 }
 
+/* All that lay there when it began, and no more: anybody may go on sending. */
 static void read_notices(struct keeper *keeper)
 {
     struct notice notice;
-    while (notice_receive(keeper->notify_fd, &notice) == 0) {
+    for (uint32_t i = 0; i < NOTICES_A_TURN && notice_receive(keeper->notify_fd, &notice) == 0;
+         i++) {
         if (keeper->child != 0 && notice.sender == keeper->child) {
             take_notice(keeper, &notice);
         }

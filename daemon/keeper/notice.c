@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "ipc/base/cleanup.h"
 #include "ipc/base/num.h"
 
 /* ---- the text ---- */
@@ -46,51 +45,21 @@ void notice_parse(struct notice *notice)
 
 /* ---- the message ---- */
 
-static void take_control(struct notice *notice, struct msghdr *message)
-{
-    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part != NULL;
-         part = CMSG_NXTHDR(message, part)) {
-        size_t n_bytes = part->cmsg_len - CMSG_LEN(0);
-        if (part->cmsg_level != SOL_SOCKET) {
-            continue;
-        }
-        if (part->cmsg_type == SCM_RIGHTS) {
-            memcpy(notice->fds, CMSG_DATA(part), n_bytes);
-            notice->n_fds = (uint32_t)(n_bytes / sizeof(int));
-        }
-        struct ucred sender;
-        if (part->cmsg_type == SCM_CREDENTIALS && n_bytes == sizeof(sender)) {
-            memcpy(&sender, CMSG_DATA(part), sizeof(sender));
-            notice->sender = sender.pid;
-        }
-    }
-}
-
 int notice_receive(int fd, struct notice *ret_notice)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(NOTICE_FDS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
-    } control;
-    *ret_notice = (struct notice){.n_fds = 0};
-    struct iovec text = {.iov_base = ret_notice->text, .iov_len = NOTICE_TEXT_BYTES - 1};
-    struct msghdr message = {.msg_iov = &text,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    if (recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
+    struct foreign_signs signs;
+    *ret_notice = (struct notice){.sender = 0};
+    if (foreign_receive(fd, ret_notice->text, NOTICE_TEXT_BYTES - 1, MSG_DONTWAIT, &ret_notice->fds,
+                        &signs) < 0) {
         return -errno; /* an empty socket is no fault */
     }
-    ret_notice->has_lost_fds = (message.msg_flags & MSG_CTRUNC) != 0;
-    take_control(ret_notice, &message);
+    ret_notice->sender = signs.sender;
+    ret_notice->has_lost_fds = (signs.flags & MSG_CTRUNC) != 0;
     notice_parse(ret_notice);
     return 0;
 }
 
 void notice_finish(struct notice *notice)
 {
-    for (uint32_t i = 0; i < notice->n_fds; i++) {
-        cleanup_fd(&notice->fds[i]);
-    }
-    notice->n_fds = 0;
+    foreign_close_all(&notice->fds);
 }

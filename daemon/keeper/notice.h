@@ -7,16 +7,15 @@
 
 #include "daemon/keeper/fdstore.h"
 #include "ipc/base/check.h"
+#include "ipc/base/foreign.h"
 
 #define NOTICE_TEXT_BYTES 4096u
-#define NOTICE_FDS_MAX    16u
 
 struct notice {
     char text[NOTICE_TEXT_BYTES];
     pid_t sender; /* the kernel says so; 0: it does not */
-    int fds[NOTICE_FDS_MAX];
-    uint32_t n_fds;
-    bool has_lost_fds;                /* the kernel had no room for some here */
+    struct foreign_fds fds;
+    bool has_lost_fds;                /* this process had no number free for some */
     char fd_name[FDSTORE_NAME_BYTES]; /* "" when none is given, or it is too long */
     bool wants_put;
     bool wants_remove;

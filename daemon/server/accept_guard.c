@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
 
 #include "daemon/server/control_guard.h"
@@ -59,7 +60,7 @@ static void shed_one(int fd)
     }
     int connection = plain_accept(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (connection >= 0) {
-        (void)close(connection);
+        foreign_hang_up(connection);
         atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
     }
     take_reserve();
@@ -133,7 +134,7 @@ static int guarded_accept(int fd, struct sockaddr *address, socklen_t *n_bytes, 
         return -1;
     }
     if (connection >= 0 && !may_stay(fd, connection)) {
-        (void)close(connection);
+        foreign_hang_up(connection);
         atomic_fetch_add_explicit(&guard.n_shed, 1, memory_order_relaxed);
         errno = ECONNABORTED;
         return -1;

@@ -89,6 +89,26 @@ static error_t parse_key(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* argp would begin the lines that it breaks at the left edge. */
+static void print_indented(FILE *stream, const char *text)
+{
+    enum { MARGIN = 5, WIDTH = 78 }; /* a blank before each word; argp breaks longer lines */
+    int column = MARGIN;
+    fprintf(stream, "%*s", MARGIN, "");
+    while (*text != '\0') {
+        int n = (int)strcspn(text, " ");
+        if (column + 1 + n > WIDTH) {
+            fprintf(stream, "\n%*s", MARGIN, "");
+            column = MARGIN;
+        }
+        fprintf(stream, " %.*s", n, text);
+        column += 1 + n;
+        text += n;
+        text += strspn(text, " ");
+    }
+    fputc('\n', stream);
+}
+
 /* The tail of --help: the option table of the file. argp frees the text. */
 static char *help_filter(int key, const char *text, GD_UNUSED void *input)
 {
@@ -105,7 +125,8 @@ static char *help_filter(int key, const char *text, GD_UNUSED void *input)
     uint32_t n;
     const struct config_option *rows = config_options(&n);
     for (uint32_t i = 0; i < n; i++) {
-        fprintf(stream, "  %s = %s\n      %s\n", rows[i].name, rows[i].initial, rows[i].doc);
+        fprintf(stream, "  %s = %s\n", rows[i].name, rows[i].initial);
+        print_indented(stream, rows[i].doc);
     }
     return fclose(stream) == 0 ? help : NULL;
 }

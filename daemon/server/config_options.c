@@ -182,8 +182,11 @@ static const struct config_option options[] = {
                    "Buffers of one session.", .over = STATUS_QUOTA,
                    .figure = "gemmd_session_refused_total"),
     RELOADABLE_ROW(COUNT, user_sessions_max, "256", 1, 65536, "sessions",
-                   "Sessions of one user; administrators (see admin_uids) may have 4 beyond this "
-                   "and the total, and the descriptors for them.",
+                   "Sessions of one user, and, with 16 more, his connections to the control "
+                   "socket; a quarter of the descriptors that the daemon may open (LimitNOFILE=, "
+                   "ulimit -n) bounds the connections, and 16 less the sessions. Administrators "
+                   "(see admin_uids) may have 4 sessions beyond this and the total, and the "
+                   "descriptors for them.",
                    .over = STATUS_QUOTA,
                    .figure = "gemmd_quota_refusals_total{limit=\"user_sessions_max\"}"),
     RELOADABLE_ROW(COUNT, user_buffers_max, "4096", 1, 1u << 20, "buffers", "Buffers of one user.",

@@ -17,7 +17,7 @@
 
 /* Kept free for loads, readers of the status, administrators and the like. */
 #define FDS_OF_OUR_OWN (32u + HTTP_FDS + ACCEPT_GUARD_ADMINS)
-#define CONTROL_SPARE  16u
+#define CONTROL_SPARE  16u /* at most a quarter of what a user may have */
 
 const char *core_phase_name(enum core_phase phase)
 {
@@ -56,11 +56,37 @@ static uint64_t derive_fds(void)
     return limit > taken ? limit - taken : 0;
 }
 
+/* A session has one connection to the control socket; one that is being made anew has two for a
+ * moment. These are under no quota: a quarter of all descriptors is what one user may have. */
+static uint64_t control_limit(const struct config *config)
+{
+    return num_min(config->user_sessions_max + CONTROL_SPARE, accept_guard_limit() / 4);
+}
+
+/* Each session is to find its connection, so there are fewer where descriptors are few. */
+static uint64_t sessions_limit(const struct config *config)
+{
+    uint64_t n_connections = control_limit(config);
+    uint64_t n_spare = num_min(CONTROL_SPARE, n_connections / 4);
+    return num_min(config->user_sessions_max, num_max(1, n_connections - n_spare));
+}
+
+static void tell_sessions_limit(const struct config *config)
+{
+    if (sessions_limit(config) < config->user_sessions_max) {
+        log_write(LOG_LEVEL_NOTICE, "server",
+                  "user_sessions_max is %ju, and a user may have %ju sessions here: the daemon may "
+                  "open %ju descriptors (LimitNOFILE=, ulimit -n)",
+                  (uintmax_t)config->user_sessions_max, (uintmax_t)sessions_limit(config),
+                  (uintmax_t)accept_guard_limit());
+    }
+}
+
 static struct quota_limits limits_of(const struct config *config, uint64_t derived_fds)
 {
     uint64_t chosen_fds = config->total_fds_max != 0 ? config->total_fds_max : derived_fds;
     return (struct quota_limits){
-        .per_user = {[QUOTA_SESSIONS] = config->user_sessions_max,
+        .per_user = {[QUOTA_SESSIONS] = sessions_limit(config),
                      [QUOTA_BUFFERS] = config->user_buffers_max,
                      [QUOTA_BYTES] = config->user_buffer_bytes_max,
                      [QUOTA_FDS] = config->user_fds_max},
@@ -69,13 +95,6 @@ static struct quota_limits limits_of(const struct config *config, uint64_t deriv
                   [QUOTA_BYTES] = config->total_buffer_bytes_max,
                   [QUOTA_FDS] = num_min(chosen_fds, derived_fds)},
     };
-}
-
-/* A session has one connection to the control socket; one that is being made anew has two for a
- * moment. */
-static uint64_t control_limit(const struct config *config)
-{
-    return num_min(config->user_sessions_max + CONTROL_SPARE, accept_guard_limit() / 4);
 }
 
 static void tell_guards(const struct config *config)
@@ -226,6 +245,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
     }
     core->derived_fds = derive_fds();
     core->limits = limits_of(config, core->derived_fds);
+    tell_sessions_limit(config);
     tell_guards(config);
     return quota_new(&core->limits, &core->quota);
 }
@@ -234,6 +254,7 @@ void core_apply_limits(struct core *core)
 {
     core->limits = limits_of(core->config, core->derived_fds);
     quota_set_limits(core->quota, &core->limits);
+    tell_sessions_limit(core->config);
     tell_guards(core->config);
 }
 
@@ -319,19 +340,6 @@ struct device *core_device(const struct core *core, const char *name, struct rea
     (void)reason_set(why, STATUS_NOT_FOUND, "this daemon owns no device '%s'", name);
     nearest_append(&nearest, why);
     return NULL;
-}
-
-int core_load(struct core *core, const struct loader_request *request, uint64_t *ret_job_id,
-              struct reason *why)
-{
-    uint64_t job_id;
-    int r = loader_start(core->loader, request, &job_id, why);
-    if (r != 0) {
-        return r;
-    }
-    core->last_job_id = num_max(core->last_job_id, job_id);
-    *ret_job_id = job_id;
-    return 0;
 }
 
 uint32_t core_in_flight(const struct core *core)

@@ -53,7 +53,6 @@ struct core {
     struct device *devices[CONFIG_DEVICES_MAX];
     struct worker *workers[CONFIG_DEVICES_MAX];
     uint32_t n_devices;
-    uint64_t last_job_id; /* the loader's ids count up from 1 */
     struct core_counters counters;
 };
 
@@ -82,10 +81,6 @@ void core_finish(struct core *core);
 
 /* core_device() - by name; "" is the first. NULL with a NOT_FOUND sentence. */
 struct device *core_device(const struct core *core, const char *name, struct reason *why);
-
-/* core_load() - queue a load and remember its id. */
-int core_load(struct core *core, const struct loader_request *request, uint64_t *ret_job_id,
-              struct reason *why) GD_MUST_CHECK;
 
 /* core_in_flight() - requests accepted and unfinished, over all workers. */
 uint32_t core_in_flight(const struct core *core);

@@ -22,6 +22,7 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
 
 #define HEADER_BYTES_MAX 8192u /* libmicrohttpd's memory of a connection */
@@ -229,6 +230,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
 {
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         struct connection *slot = *context;
+        foreign_drain(slot->fd); /* libmicrohttpd closes it next */
         slot->fd = -1;
         slot->suspended = NULL;
         return;
@@ -399,6 +401,7 @@ static int add_listener(struct http *http, int listen_fd, bool is_tcp)
 int http_listen(struct http *http, int fd)
 {
     accept_guard_favour(fd);
+    foreign_forbid(fd);
     return add_listener(http, fd, false);
 }
 

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/zmtp_meter.h"
 
 struct watched {
@@ -102,7 +102,10 @@ GD_PUBLIC ssize_t guarded_recv(int fd, void *bytes, size_t n_bytes, int flags) _
 
 ssize_t guarded_recv(int fd, void *bytes, size_t n_bytes, int flags)
 {
-    ssize_t n = syscall(SYS_recvfrom, fd, bytes, n_bytes, flags, NULL, NULL);
+    struct foreign_fds fds;
+    struct foreign_signs signs;
+    ssize_t n = foreign_receive(fd, bytes, n_bytes, flags, &fds, &signs);
+    foreign_close_all(&fds);
     if (n > 0 && !is_allowed(fd, bytes, (size_t)n)) {
         return 0;
     }

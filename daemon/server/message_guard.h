@@ -5,6 +5,9 @@
  * control socket, and tells libzmq that the peer has hung up when a message gets over the limits of
  * zmtp_meter.h. libzmq then drops what it held of it. Other descriptors are not looked at.
  *
+ * That recv() also takes, and closes, descriptors that peers send to sockets where nobody asks for
+ * any: see ipc/base/foreign.h.
+ *
  * Threads: init and finish while nothing is accepted; a connection's accepting and receiving are
  * both done by libzmq's I/O thread. */
 #pragma once

@@ -10,6 +10,7 @@
 #include "daemon/server/session_side.h"
 #include "ipc/base/clock.h"
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/log.h"
 #include "ipc/side.h"
 
@@ -47,7 +48,7 @@ void reception_close_session(struct reception *reception, struct session *sessio
     reception->core->counters.n_sessions_dropped += why != NULL;
     forget_sources(session);
     session_table_hide(session);
-    (void)close(session->fd);
+    foreign_hang_up(session->fd);
     session->fd = -1;
     if (session->state == SESSION_DOOMED) {
         reception->n_doomed--;
@@ -221,7 +222,7 @@ static int on_connection(GD_UNUSED sd_event_source *source, int listen_fd,
         }
         int r = admit(reception, fd);
         if (r != 0) {
-            (void)close(fd);
+            foreign_hang_up(fd);
             log_write(LOG_LEVEL_WARNING, "session", "a connection is dropped: %s", strerror(-r));
         }
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ipc/base/error.h"
+#include "ipc/base/foreign.h"
 
 static int draw_token(char token[SIDE_TOKEN_BYTES])
 {
@@ -77,7 +78,7 @@ struct session *session_free(struct session *session)
     }
     session->buffers = buffers_free(session->buffers);
     if (session->fd >= 0) {
-        (void)close(session->fd);
+        foreign_hang_up(session->fd);
     }
     quota_give(&session->charge);
     free(session);

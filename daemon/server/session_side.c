@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "daemon/server/accept_guard.h"
 #include "ipc/base/cleanup.h"
@@ -310,6 +311,17 @@ static int on_alloc_buffer(struct ask *ask, struct reason *why)
     return 0;
 }
 
+/* What is closed before it becomes a region is closed with the packet, which waits for no socket.
+ */
+static int check_no_socket(int fd, struct reason *why)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+        return 0;
+    }
+    return reason_set(why, STATUS_INVALID_ARGUMENT, "the buffer's fd is a socket, not a memfd");
+}
+
 static int on_import_buffer(struct ask *ask, struct reason *why)
 {
     const struct side_alloc_buffer *wish = &ask->packet->message.alloc_buffer;
@@ -320,6 +332,7 @@ static int on_import_buffer(struct ask *ask, struct reason *why)
     struct device *device = NULL;
     struct quota_charge charge = QUOTA_CHARGE_NULL;
     int r = find_device(ask, wish->device_index, &device, why);
+    r = r != 0 ? r : check_no_socket(ask->packet->fds[0], why);
     r = r != 0 ? r : take_buffer_quota(ask, device, wish->size_bytes, &charge, why);
     if (r != 0) {
         return r;

@@ -78,7 +78,7 @@ static int start_configured(struct startup *startup, struct reason *why)
     const char *wanted = realpath(path, resolved) != NULL ? resolved : path;
     (void)snprintf(request.path, sizeof(request.path), "%s", wanted);
     r = make_way(startup->core->store, &request, why);
-    r = r != 0 ? r : core_load(startup->core, &request, &startup->job_id, why);
+    r = r != 0 ? r : loader_start(startup->core->loader, &request, &startup->job_id, why);
     if (r > 0) {
         reason_prefix(why, "model '%s'", request.name);
     }
@@ -124,7 +124,9 @@ static int poll_lost(struct startup *startup)
     if (startup->job_id == 0 && is_load && store_has_model(startup->core->store, wanted->name)) {
         return 0;
     }
-    int r = startup->job_id == 0 ? core_load(startup->core, wanted, &startup->job_id, &why) : 0;
+    int r = startup->job_id == 0
+                ? loader_start(startup->core->loader, wanted, &startup->job_id, &why)
+                : 0;
     r = r == 0 && is_load ? poll_job(startup, &why) : r;
     if (r > 0) {
         log_write(LOG_LEVEL_ERROR, "server", "%s", why.text);

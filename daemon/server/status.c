@@ -16,7 +16,7 @@
 #include "ipc/side.h"
 #include "ipc/utf8.h"
 
-#define JOBS_SHOWN 16u
+#define JOBS_SHOWN (LOADER_ACTIVE_MAX + 15u)
 
 static double seconds(uint64_t nsec)
 {
@@ -238,14 +238,15 @@ static json_t *job_object(const struct msg_job *job)
                      status_name(job->status), "text", text(job->text));
 }
 
-/* The latest jobs, newest first; those the loader has forgotten are left out. */
+/* What the loader has forgotten since it was listed is left out. */
 static json_t *job_array(const struct core *core)
 {
+    uint64_t ids[JOBS_SHOWN];
     json_t *array = json_array();
-    uint64_t n = core->loader != NULL ? num_min(core->last_job_id, JOBS_SHOWN) : 0;
-    for (uint64_t i = 0; i < n && array != NULL; i++) {
+    uint32_t n = core->loader != NULL ? loader_list(core->loader, JOBS_SHOWN, ids) : 0;
+    for (uint32_t i = 0; i < n && array != NULL; i++) {
         struct msg_reply holder = {.body = MSG_BODY_JOB};
-        if (loader_status(core->loader, core->last_job_id - i, &holder.job, NULL) != 0) {
+        if (loader_status(core->loader, ids[i], &holder.job, NULL) != 0) {
             continue;
         }
         if (json_array_append_new(array, job_object(&holder.job)) < 0) {

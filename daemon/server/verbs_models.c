@@ -66,7 +66,7 @@ static int reply_with_job(struct call *call, uint64_t job_id, struct reason *why
 static int start_job(struct call *call, const struct loader_request *request, struct reason *why)
 {
     uint64_t job_id;
-    int r = core_load(call->core, request, &job_id, why);
+    int r = loader_start(call->core->loader, request, &job_id, why);
     if (r != 0) {
         return r;
     }

@@ -354,6 +354,29 @@ int loader_status(struct loader *loader, uint64_t job_id, struct msg_job *ret_jo
     return r;
 }
 
+static uint32_t list_latest(struct loader *loader, bool has_ended, uint32_t n_max,
+                            uint64_t *ret_ids)
+{
+    uint32_t n = 0;
+    for (struct list *node = loader->jobs.prev; node != &loader->jobs && n < n_max;
+         node = node->prev) {
+        const struct job *job = LIST_OWNER(node, struct job, link);
+        if (job_has_ended(job) == has_ended) {
+            ret_ids[n++] = job->id;
+        }
+    }
+    return n;
+}
+
+uint32_t loader_list(struct loader *loader, uint32_t n_max, uint64_t *ret_ids)
+{
+    pthread_mutex_lock(&loader->mutex);
+    uint32_t n = list_latest(loader, false, n_max, ret_ids);
+    n += list_latest(loader, true, n_max - n, ret_ids + n);
+    pthread_mutex_unlock(&loader->mutex);
+    return n;
+}
+
 int loader_cancel(struct loader *loader, uint64_t job_id, struct reason *why)
 {
     int r = 0;

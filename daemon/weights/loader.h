@@ -25,6 +25,7 @@ struct loader_request {
 };
 
 #define LOADER_QUEUED_MAX 16 /* jobs that wait */
+#define LOADER_ACTIVE_MAX (LOADER_QUEUED_MAX + 1)
 #define LOADER_ENDED_MAX  64 /* jobs that are remembered */
 
 /* loader_new() - the store must outlive the loader. The tuner, taken over with success, measures
@@ -51,6 +52,10 @@ int loader_start(struct loader *loader, const struct loader_request *request, ui
  */
 int loader_status(struct loader *loader, uint64_t job_id, struct msg_job *ret_job,
                   struct reason *why) GD_MUST_CHECK;
+
+/* loader_list() - ids of at most n_max jobs: those that run or wait, the latest to come first, then
+ * those that have ended, the latest to end first. Return: how many. Any thread. */
+uint32_t loader_list(struct loader *loader, uint32_t n_max, uint64_t *ret_ids);
 
 /* loader_cancel() - ask a job to stop: one that waits ends at once, one that runs within a few MiB
  * of reading, one that has ended stays as it is. STATUS_NOT_FOUND for an unknown id. */

@@ -69,8 +69,8 @@ void fake_supervisor_manage(struct fake_supervisor *supervisor, struct fixture_o
 
 static void take(struct fake_supervisor *supervisor, struct notice *notice)
 {
-    for (uint32_t i = 0; notice->wants_put && i < notice->n_fds; i++) {
-        if (fdstore_put(&supervisor->store, notice->fd_name, steal_fd(&notice->fds[i])) < 0) {
+    for (uint32_t i = 0; notice->wants_put && i < notice->fds.n; i++) {
+        if (fdstore_put(&supervisor->store, notice->fd_name, steal_fd(&notice->fds.fds[i])) < 0) {
             abort();
         }
     }

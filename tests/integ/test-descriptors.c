@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -306,13 +307,61 @@ static void test_other_users_get_in(void **state)
     stop(life, early, &product);
 }
 
+/* As many sessions as the daemon lets a user have; the number, and why there are no more. */
+static uint32_t open_all(const struct life *life, gemmd_client_t *clients[N_PEERS])
+{
+    struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    uint32_t n = 0;
+    int r = GEMMD_OK;
+    options.socket_dir = life->fixture.socket_dir;
+    options.path = GEMMD_PATH_ZEROMQ;
+    options.timeout_msec = 1000 * ANSWER_SECONDS;
+    while (n < N_PEERS && (r = gemmd_open(&options, &clients[n])) == GEMMD_OK) {
+        n++;
+    }
+    assert_int_equal(r, GEMMD_QUOTA);
+    return n;
+}
+
+/* Whoever is welcomed is heard on the control socket as well, however few descriptors there are. */
+static void test_every_session_is_heard(void **state)
+{
+    struct life *life = *state;
+    gemmd_client_t *clients[N_PEERS];
+    struct product product;
+    if (geteuid() != 0) {
+        skip(); /* one's own connections are an administrator's, and not counted */
+    }
+    open_to_others(life);
+    life->options.n_fds_max = 3 * N_FDS_MAX;
+    gemmd_client_t *early = start(life, &product);
+    assert_int_equal(fixture_logged(&life->fixture, "user_sessions_max is 256, "), 1);
+    assert_int_equal(seteuid(OTHER_UID), 0);
+    uint32_t n = open_all(life, clients);
+    uint32_t n_heard = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        gemmd_weight_t *weights = NULL;
+        size_t n_weights;
+        n_heard += gemmd_list_weights(clients[i], "tiny", sizeof(*weights), &weights, &n_weights) ==
+                   GEMMD_OK;
+        free(weights);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        gemmd_close(clients[i]);
+    }
+    assert_int_equal(seteuid(0), 0);
+    assert_in_range(n, 16, 3 * N_FDS_MAX / 4);
+    assert_int_equal(n_heard, n);
+    stop(life, early, &product);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_crowd_of_sessions),        CASE(test_crowd_at_the_control_socket),
         CASE(test_buffers_where_a_crowd_is), CASE(test_administrators_get_in),
-        CASE(test_other_users_get_in),
+        CASE(test_other_users_get_in),       CASE(test_every_session_is_heard),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

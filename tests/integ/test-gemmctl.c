@@ -261,6 +261,23 @@ static void test_help_of_commands(void **state)
     assert_int_equal(count(output(), "\nSee gemmctl(1).\n"), 1);
     assert_int_equal(GEMMCTL("bench", "--m", "1", "--help"), DONE);
     assert_int_equal(count(output(), "llama-3-8b"), 1);
+    assert_int_equal(GEMMCTL("drain", "--help"), DONE);
+    assert_int_equal(count(output(), "[--json] drain\n"), 1);
+}
+
+/* The last one named counts, wherever it stands. */
+static void test_socket_dir_behind_the_command(void **state)
+{
+    (void)state;
+    char word[320];
+    (void)snprintf(word, sizeof(word), "--socket-dir=%s", fixture.socket_dir);
+    const char *dir = fixture.socket_dir;
+    assert_int_equal(gemmctl("/nowhere", (const char *const[]){"models", NULL}), NO_DAEMON);
+    assert_int_equal(
+        gemmctl("/nowhere", (const char *const[]){"models", "--socket-dir", dir, NULL}), DONE);
+    assert_int_equal(gemmctl("/nowhere", (const char *const[]){"weights", word, "tiny", NULL}),
+                     DONE);
+    expect_refusal(GEMMCTL("models", "--socket-dir"), USAGE, "--socket-dir wants a folder");
 }
 
 static void test_every_command_for_people(void **state)
@@ -472,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_explanation),
         cmocka_unit_test(test_explanation_for_people),
         cmocka_unit_test(test_help_of_commands),
+        cmocka_unit_test(test_socket_dir_behind_the_command),
         cmocka_unit_test(test_every_command_for_people),
         cmocka_unit_test(test_load_shows_in_models),
         cmocka_unit_test(test_gemm_from_file_to_file),

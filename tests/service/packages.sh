@@ -36,26 +36,32 @@ cpack --config "$GEMMD_BUILD_DIR/CPackConfig.cmake" -B "$packages" >"$scratch/cp
 version=$(field gemmd Version)
 library=libgemmd${version%.*}
 
-[[ $(field gemmd Depends) == *libmicrohttpd12*libzmq5* ]] || fail "gemmd depends on $(field gemmd Depends)"
+[[ $(field gemmd Depends) == procps*libmicrohttpd12*libzmq5* ]] || fail "gemmd depends on $(field gemmd Depends)"
 [[ $(field gemmctl Depends) == *libncursesw6* ]] || fail "gemmctl depends on $(field gemmctl Depends)"
 [ "$(field libgemmd-dev Depends)" = "$library (= $version)" ] || fail "libgemmd-dev depends on $(field libgemmd-dev Depends)"
 dpkg-deb --ctrl-tarfile "$packages/$library"_*.deb | tar -xO ./shlibs | grep -qx "libgemmd ${version%.*} $library.*" ||
     fail "$library says nothing of the library that it has"
 dpkg-deb --ctrl-tarfile "$packages/$library"_*.deb | tar -xO ./postinst | grep -q ldconfig || fail "$library runs no ldconfig"
 for package in "$packages"/*.deb; do
+    ! dpkg-deb -f "$package" Description | grep '^  ' || fail "lines of the description of ${package##*/} would be shown as they are"
     if dpkg-deb -c "$package" | grep -v '^[-dl]\S* root/root ' || dpkg-deb -c "$package" | grep -E '\./usr/(etc|local)'; then
         fail "${package##*/} has a file of somebody's, or in a place that is no package's"
     fi
 done
 
+same=$(for package in "$packages"/*.deb; do dpkg-deb -f "$package" Description | head -n 1; done | sort | uniq -d)
+[ -z "$same" ] || fail "more than one package is described as '$same'"
+
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/usr/bin"
 touch "$root/var/lib/dpkg/status"
 into_root -i "$packages"/*.deb || fail "$(tail -n 20 "$scratch/dpkg.log")"
-for file in etc/gemmd/gemmd.conf usr/share/man/man8/gemmd.8 usr/share/man/man5/gemmd.conf.5 usr/share/man/man1/gemmctl.1 \
-    usr/share/man/man3/libgemmd.3 usr/share/doc/gemmd/copyright "usr/share/doc/$library/copyright" \
+for file in etc/gemmd/gemmd.conf usr/share/man/man8/gemmd.8.gz usr/share/man/man5/gemmd.conf.5.gz usr/share/man/man1/gemmctl.1.gz \
+    usr/share/man/man3/libgemmd.3.gz usr/share/doc/gemmd/copyright "usr/share/doc/$library/copyright" \
+    usr/share/doc/gemmd/CHANGELOG.md usr/share/doc/gemmd/PROTOCOL.md \
     usr/share/gemmd/monitoring/gemmd.rules.yml usr/share/gemmd/monitoring/textfile usr/share/doc/gemmd/systemd/README.md; do
     has_file "$file"
 done
+grep -q common-licenses/Apache-2.0 "$root/usr/share/doc/gemmctl/copyright" || fail "the licence is a copy"
 grep -q '^ExecStart=/usr/bin/gemmd --config /etc/gemmd/gemmd.conf' "$root/usr/lib/systemd/system/gemmd.service" ||
     fail "the unit starts $(grep '^ExecStart=' "$root/usr/lib/systemd/system/gemmd.service")"
 ! readelf -S "$root/usr/bin/gemmd" | grep -q debug_info || fail "gemmd was not stripped"

@@ -78,6 +78,11 @@ if [ ! -s "$scratch/root$conf" ]; then
 fi
 
 "$prefix/bin/gemmctl" --help | grep -q '^  explain '
+if "$prefix/bin/gemmd" --help | sed '1,/^Options of the configuration file/d' | grep -nv '^  \( \{4\}\)\?[^ ]' ||
+    "$prefix/bin/gemmd" --help | grep -n '^.\{81\}'; then
+    echo "test-install: these lines of gemmd --help are not indented, or longer than 80 characters" >&2
+    exit 1
+fi
 for page in man1/gemmctl.1 man3/libgemmd.3; do
     [ -s "$prefix/share/man/$page" ] || { echo "test-install: $page is not installed" >&2; exit 1; }
 done

@@ -330,6 +330,56 @@ static void scribbling_peers(void **state)
     client_finish(&y);
 }
 
+/* How often the worker has gone to sleep, once it sleeps. */
+static uint64_t sleeps(void)
+{
+    struct worker_stats stats;
+    uint64_t n;
+    do {
+        worker_stats(wb.worker, &stats);
+        n = stats.n_sleeps;
+        pause_msec(20);
+        worker_stats(wb.worker, &stats);
+    } while (stats.n_sleeps != n);
+    return n;
+}
+
+/* Does a ring of that doorbell wake the worker? */
+static bool wakes(int doorbell_fd)
+{
+    uint64_t n_before = sleeps();
+    assert_int_equal(write(doorbell_fd, &(uint64_t){1}, sizeof(uint64_t)), sizeof(uint64_t));
+    pause_msec(50);
+    return sleeps() != n_before;
+}
+
+/* Who has left keeps the doorbell, and wakes nobody with it. */
+static void doorbell_of_one_who_has_left(void **state)
+{
+    (void)state;
+    struct client client;
+    start_client(&client, 920, 16);
+    int doorbell_fd = dup(client.lane.doorbell_fd);
+    assert_true(doorbell_fd >= 0);
+    assert_true(wakes(doorbell_fd));
+    client_finish(&client);
+    assert_false(wakes(doorbell_fd));
+    (void)close(doorbell_fd);
+}
+
+/* Nor does one whose lane is ignored. */
+static void doorbell_of_a_corrupt_lane(void **state)
+{
+    (void)state;
+    struct client client;
+    start_client(&client, 921, 16);
+    (void)sleeps();
+    atomic_store(&client.lane.shared->submit_tail, 100000);
+    assert_true(wakes(client.lane.doorbell_fd));
+    assert_false(wakes(client.lane.doorbell_fd));
+    client_finish(&client);
+}
+
 /* ---- faults and the end: these three come last, each with a worker of its own ---- */
 
 static void device_error_fails_only_its_batch(void **state)
@@ -437,6 +487,8 @@ int main(void)
         cmocka_unit_test(client_that_does_not_read),
         cmocka_unit_test(impossible_index),
         cmocka_unit_test(scribbling_peers),
+        cmocka_unit_test(doorbell_of_one_who_has_left),
+        cmocka_unit_test(doorbell_of_a_corrupt_lane),
         cmocka_unit_test(device_error_fails_only_its_batch),
         cmocka_unit_test(lost_device_answers_everything),
         cmocka_unit_test(draining_refuses_what_is_new),

@@ -8,15 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "daemon/keeper/notice.h"
+#include "tests/harness/lingering.h"
 
 static struct notice parsed(const char *text)
 {
-    struct notice notice = {.n_fds = 0};
+    struct notice notice = {.sender = 0};
     (void)snprintf(notice.text, sizeof(notice.text), "%s", text);
     notice_parse(&notice);
     return notice;
@@ -79,11 +81,30 @@ static void test_socket(void **state)
     send_with_fd(pair[1], "FDSTORE=1\nFDNAME=a", pair[1]);
     assert_int_equal(notice_receive(pair[0], &notice), 0);
     assert_int_equal(notice.sender, getpid());
-    assert_int_equal(notice.n_fds, 1);
-    int fd = notice.fds[0];
+    assert_int_equal(notice.fds.n, 1);
+    int fd = notice.fds.fds[0];
     assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
     notice_finish(&notice);
     assert_true(fcntl(fd, F_GETFD) < 0);
+    (void)close(pair[0]);
+    (void)close(pair[1]);
+}
+
+/* Anybody on the machine may send here: what comes must not hold up who receives it. */
+static void test_descriptors_of_strangers(void **state)
+{
+    (void)state;
+    int pair[2];
+    struct notice notice;
+    struct lingering lingering = lingering_new(20);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
+    assert_true(lingering_send(pair[1], "FDSTORE=1", 9, lingering.fd, LINGERING_SENT_MAX));
+    (void)close(lingering.fd);
+    time_t start = time(NULL);
+    assert_int_equal(notice_receive(pair[0], &notice), 0);
+    notice_finish(&notice);
+    assert_true(time(NULL) - start < 10);
+    (void)close(lingering.reader);
     (void)close(pair[0]);
     (void)close(pair[1]);
 }
@@ -94,6 +115,7 @@ int main(void)
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_what_only_looks_like_it),
         cmocka_unit_test(test_socket),
+        cmocka_unit_test(test_descriptors_of_strangers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,10 +16,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include "daemon/server/accept_guard.h"
+#include "tests/harness/lingering.h"
 
 #define LIMIT 64
 
@@ -237,6 +239,27 @@ static void test_gauges(void **state)
     (void)close(fd);
 }
 
+/* The program's own recv() leaves no descriptor for the kernel to close, which would wait. */
+static void test_received_descriptors(void **state)
+{
+    (void)state;
+    char byte;
+    int fds[2];
+    struct lingering lingering = lingering_new(20);
+    uint64_t n_before = accept_guard_used();
+    time_t start = time(NULL);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    assert_true(lingering_send(fds[0], "x", 1, lingering.fd, 1));
+    (void)close(lingering.fd);
+    assert_int_equal(recv(fds[1], &byte, 1, 0), 1);
+    assert_int_equal(byte, 'x');
+    assert_true(time(NULL) - start < 10);
+    assert_int_equal(accept_guard_used(), n_before + 1); /* the pair, less what was closed */
+    (void)close(lingering.reader);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,7 +267,7 @@ int main(void)
         cmocka_unit_test(test_none_left_sheds),         cmocka_unit_test(test_headroom_is_kept),
         cmocka_unit_test(test_zeromq_survives),         cmocka_unit_test(test_gauges),
         cmocka_unit_test(test_favoured_listener),       cmocka_unit_test(test_administrators),
-        cmocka_unit_test(test_kept_descriptors),
+        cmocka_unit_test(test_kept_descriptors),        cmocka_unit_test(test_received_descriptors),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -219,7 +219,17 @@ static void test_the_end_of_a_long_job_is_remembered(void **state)
     for (uint32_t i = 0; i < LOADER_ENDED_MAX; i++) {
         start(LOADER_JOB_LOAD, "m"); /* is served already */
     }
+    uint64_t ids[LOADER_ENDED_MAX];
+    assert_int_equal(loader_list(f.loader, 1, ids), 1);
+    assert_int_equal(ids[0], waiting);
+    assert_int_equal(loader_list(f.loader, 4, ids), 4);
+    const uint64_t latest[] = {waiting, running, waiting + LOADER_ENDED_MAX,
+                               waiting + LOADER_ENDED_MAX - 1};
+    assert_memory_equal(ids, latest, sizeof(latest));
     assert_int_equal(loader_cancel(f.loader, waiting, &f.why), 0);
+    assert_int_equal(loader_list(f.loader, 2, ids), 2);
+    assert_int_equal(ids[0], running);
+    assert_int_equal(ids[1], waiting); /* ended last, though it came before the others */
     expect_job(waiting, "cancelled", STATUS_CANCELLED, "model 'waiting': cancelled");
     assert_int_equal(loader_cancel(f.loader, running, &f.why), 0);
     assert_int_equal(loader_wait(f.loader, running, &f.why), STATUS_CANCELLED);
