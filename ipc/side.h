@@ -171,9 +171,9 @@ struct side_peer {
 };
 
 /* side_listen() - bind and listen at path (at most 107 bytes). The caller holds the directory's
- * lock (daemon/lockfile), so a socket found at path is stale and is replaced; anything that is not
- * a socket is refused with -EEXIST and left alone. mode: permission bits, set with no window in
- * which wider ones hold. Return: fd >= 0 or negative errno. */
+ * lock (daemon/server/lockfile.h), so a socket found at path is stale and is replaced; anything
+ * that is not a socket is refused with -EEXIST and left alone. mode: permission bits, set with no
+ * window in which wider ones hold. Return: fd >= 0 or negative errno. */
 int side_listen(const char *path, mode_t mode) GD_MUST_CHECK;
 int side_accept(int listen_fd) GD_MUST_CHECK; /* non-blocking, CLOEXEC; fd or negative errno */
 int side_connect(const char *path, uint32_t timeout_msec) GD_MUST_CHECK; /* as unix_connect() */

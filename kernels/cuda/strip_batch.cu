@@ -32,13 +32,19 @@ template <typename visitor> void for_all_instances(visitor &&visit)
     }
 }
 
+/* Those that a tile for m rows of x has. */
+constexpr uint32_t rows_for(uint32_t m)
+{
+    return m <= 32 ? 32 : 64;
+}
+
 const strip_batch_instance *find_instance(const strip_parts_args &args)
 {
     const strip_batch_instance *found = nullptr;
     for_all_instances([&](const strip_batch_instance &one) {
         if (one.x_dtype == args.base.x_dtype && one.code_bits == args.base.code_bits &&
             one.scaling == args.base.scaling && one.n_groups == args.base.n_slice_groups &&
-            one.kernel.n_rows == strip_parts_rows(args.m)) {
+            one.kernel.n_rows == rows_for(args.m)) {
             found = &one;
         }
     });
@@ -55,7 +61,7 @@ uint32_t slice_bytes_of(const strip_batch_instance &one, bool has_zeros)
 
 uint64_t strip_batch_workspace_bytes(uint32_t m, uint32_t n, uint32_t k)
 {
-    return strip_parts_workspace_bytes(m, n, k, x_row_bytes);
+    return strip_parts_workspace_bytes(rows_for(m), n, k, x_row_bytes);
 }
 
 int strip_batch_load(void)

@@ -162,9 +162,9 @@ cudaError_t multiply_and_reduce(const strip_parts_kernel &kernel, strip_parts_ar
     return launch(reduce_parts, reduce, args, true, stream);
 }
 
-uint64_t x_tiles_bytes(uint32_t m, uint32_t n_slices, uint32_t x_row_bytes)
+uint64_t x_tiles_bytes(uint32_t n_rows, uint32_t n_slices, uint32_t x_row_bytes)
 {
-    return static_cast<uint64_t>(n_slices) * strip_parts_rows(m) * x_row_bytes;
+    return static_cast<uint64_t>(n_slices) * n_rows * x_row_bytes;
 }
 
 /* All of them with as much shared memory as there is, though two kinds use none: an SM that has to
@@ -182,14 +182,14 @@ cudaError_t load_function(void (*function)(strip_parts_args), uint32_t n_shared_
 
 } // namespace
 
-uint64_t strip_parts_workspace_bytes(uint32_t m, uint32_t n, uint32_t k, uint32_t x_row_bytes)
+uint64_t strip_parts_workspace_bytes(uint32_t n_rows, uint32_t n, uint32_t k, uint32_t x_row_bytes)
 {
     uint32_t n_slices = div_up(k, STRIP_SLICE_K);
     uint32_t n_strips = div_up(n, STRIP_N);
     n_strips = n_strips < n_launch_strips_max ? n_strips : n_launch_strips_max;
     uint64_t n_columns = static_cast<uint64_t>(n_strips) * STRIP_N;
-    return x_tiles_bytes(m, n_slices, x_row_bytes) +
-           parts_of(n_slices) * n_columns * row_blocks(m) * 8 * sizeof(float);
+    return x_tiles_bytes(n_rows, n_slices, x_row_bytes) +
+           parts_of(n_slices) * n_columns * n_rows * sizeof(float);
 }
 
 int strip_parts_load()
@@ -214,8 +214,8 @@ int strip_parts_enqueue(const strip_parts_kernel &kernel, strip_parts_args *args
         return r;
     }
     uint32_t n_slices = args->base.n_slices;
-    args->parts = reinterpret_cast<float *>(args->x_tiles +
-                                            x_tiles_bytes(args->m, n_slices, kernel.x_row_bytes));
+    uint64_t tiles_bytes = x_tiles_bytes(kernel.n_rows, n_slices, kernel.x_row_bytes);
+    args->parts = reinterpret_cast<float *>(args->x_tiles + tiles_bytes);
     args->factor = kernel.factor;
     args->n_lanes = lanes_of(n_slices);
     args->n_parts = parts_of(n_slices);

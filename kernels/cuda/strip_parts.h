@@ -18,19 +18,14 @@ struct strip_parts_kernel {
     void (*multiply)(strip_parts_args);
     uint32_t shared_bytes; /* of a CTA that multiplies, and of each warp */
     uint32_t warp_bytes;
-    uint32_t n_rows;      /* of x, in a tile: strip_parts_rows() */
+    uint32_t n_rows;      /* of x, in a tile: what wgmma is compiled for */
     uint32_t x_row_bytes; /* of the workspace: such a row in the tiles of a slice */
     float factor;         /* of a sum, before its scales */
 };
 
-/* strip_parts_rows() - those that a tile for m rows of x has: what wgmma is compiled for. */
-__host__ __device__ constexpr uint32_t strip_parts_rows(uint32_t m)
-{
-    return m <= 32 ? 32 : 64;
-}
-
-/* strip_parts_workspace_bytes() - for m rows of x, a weight of n x k and that x_row_bytes. */
-uint64_t strip_parts_workspace_bytes(uint32_t m, uint32_t n, uint32_t k, uint32_t x_row_bytes);
+/* strip_parts_workspace_bytes() - for tiles of n_rows of x, a weight of n x k and that x_row_bytes.
+ */
+uint64_t strip_parts_workspace_bytes(uint32_t n_rows, uint32_t n, uint32_t k, uint32_t x_row_bytes);
 
 /* strip_parts_load() - as gk_kernel.load, what all kernels share; strip_parts_load_kernel() - one
  * of them. 0 or a cudaError. */

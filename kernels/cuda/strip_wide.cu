@@ -51,14 +51,21 @@ constexpr instance make_instance(uint8_t x_dtype)
 
 #define INSTANCES(traits, dtype)                                                                   \
     make_instance<traits, 32, false>(dtype), make_instance<traits, 32, true>(dtype),               \
+        make_instance<traits, 48, false>(dtype), make_instance<traits, 48, true>(dtype),           \
         make_instance<traits, 64, false>(dtype), make_instance<traits, 64, true>(dtype)
+
+/* Those that a tile for m rows of x has. */
+constexpr uint32_t rows_for(uint32_t m)
+{
+    return m <= 32 ? 32 : m <= 48 ? 48 : 64;
+}
 
 const instance instances[] = {INSTANCES(traits_bf16, DTYPE_BF16), INSTANCES(traits_f16, DTYPE_F16)};
 
 const strip_parts_kernel *find_kernel(const strip_parts_args &args)
 {
     for (const instance &one : instances) {
-        if (one.x_dtype == args.base.x_dtype && one.kernel.n_rows == strip_parts_rows(args.m) &&
+        if (one.x_dtype == args.base.x_dtype && one.kernel.n_rows == rows_for(args.m) &&
             one.has_zeros == (args.base.has_zeros != 0)) {
             return &one.kernel;
         }
@@ -70,7 +77,7 @@ const strip_parts_kernel *find_kernel(const strip_parts_args &args)
 
 uint64_t strip_wide_workspace_bytes(uint32_t m, uint32_t n, uint32_t k)
 {
-    return strip_parts_workspace_bytes(m, n, k, x_row_bytes);
+    return strip_parts_workspace_bytes(rows_for(m), n, k, x_row_bytes);
 }
 
 int strip_wide_load(void)

@@ -12,14 +12,6 @@
 
 namespace {
 
-/* Of a warp in shared memory, this lane's part of it: where the sums of the present part wait, then
- * those of a strip on their way to y; and, with has_totals, where the total over the parts before
- * does. */
-struct waiting_places {
-    uint32_t room;
-    uint32_t totals;
-};
-
 /* The total over parts before, in memory: all of it is on its way before any is used. */
 template <int n>
 __device__ __forceinline__ void add_total(const strip_parts_args &args, uint32_t i_strip,
@@ -160,32 +152,9 @@ __device__ __forceinline__ void store_strip(const strip_parts_args &args, uint32
 
 /* ---- a lane of the sum is over ---- */
 
-/* A part is over, in a CTA that has them all. */
-template <bool has_totals, int n>
-__device__ __forceinline__ void end_part(const strip_parts_args &args, uint32_t i_lane,
-                                         uint32_t i_strip, const waiting_places &at,
-                                         float (&sums)[n])
-{
-    if (i_lane >= STRIP_PART_LANES && has_totals) {
-        add_to(at.totals, sums);
-    } else if (i_lane >= STRIP_PART_LANES) {
-        add_total(args, i_strip, sums);
-    } else {
-        add_to_0(sums);
-    }
-    if (i_lane == args.n_lanes - 1) {
-        keep(at.room, sums);
-        store_strip(args, i_strip, at.room);
-    } else if (has_totals) {
-        keep(at.totals, sums);
-    } else {
-        store_part(args, 0, i_strip, sums);
-    }
-}
-
-/* The sums of the present part over the lanes before, from 0: in registers, of which 64 rows have
- * none left, or in shared memory. */
-template <int n> struct part_sums {
+/* The sums of the present part over the lanes before, from 0: in registers, where enough are left,
+ * or in the room, where else the total over the parts before is. */
+template <int n, bool is_in_registers> struct part_sums {
     float sums[n];
     __device__ __forceinline__ void add_to_lane(uint32_t, float (&lane)[n]) const
     {
@@ -203,33 +172,55 @@ template <int n> struct part_sums {
     }
 };
 
-template <> struct part_sums<32> {
-    __device__ __forceinline__ void add_to_lane(uint32_t room, float (&lane)[32]) const
+template <int n> struct part_sums<n, false> {
+    __device__ __forceinline__ void add_to_lane(uint32_t room, float (&lane)[n]) const
     {
         add_to(room, lane);
     }
-    __device__ __forceinline__ void keep_lane(uint32_t room, const float (&lane)[32])
+    __device__ __forceinline__ void keep_lane(uint32_t room, const float (&lane)[n])
     {
         keep(room, lane);
     }
 };
 
+/* A part is over, in a CTA that has them all. */
+template <bool has_totals, int n>
+__device__ __forceinline__ void end_part(const strip_parts_args &args, uint32_t i_lane,
+                                         uint32_t i_strip, uint32_t room, float (&sums)[n])
+{
+    if (i_lane >= STRIP_PART_LANES && has_totals) {
+        add_to(room, sums);
+    } else if (i_lane >= STRIP_PART_LANES) {
+        add_total(args, i_strip, sums);
+    } else {
+        add_to_0(sums);
+    }
+    if (i_lane == args.n_lanes - 1) {
+        keep(room, sums);
+        store_strip(args, i_strip, room);
+    } else if (has_totals) {
+        keep(room, sums);
+    } else {
+        store_part(args, 0, i_strip, sums);
+    }
+}
+
 /* It is added to those of its part before it. A part that is over goes to memory, unless parts are
  * added up here. */
-template <bool has_totals, int n>
+template <bool is_in_registers, int n>
 __device__ __forceinline__ void end_of_lane(const strip_parts_args &args, uint32_t i_lane,
-                                            uint32_t i_strip, const waiting_places &at,
-                                            part_sums<n> &part, float (&sums)[n])
+                                            uint32_t i_strip, uint32_t room,
+                                            part_sums<n, is_in_registers> &part, float (&sums)[n])
 {
     if (i_lane % STRIP_PART_LANES != 0) {
-        part.add_to_lane(at.room, sums);
+        part.add_to_lane(room, sums);
     }
     bool is_part_over =
         i_lane % STRIP_PART_LANES == STRIP_PART_LANES - 1 || i_lane == args.n_lanes - 1;
     if (!is_part_over) {
-        part.keep_lane(at.room, sums);
+        part.keep_lane(room, sums);
     } else if (i_strip < args.n_launch_strips && gridDim.x == 1) {
-        end_part<has_totals>(args, i_lane, i_strip, at, sums);
+        end_part<is_in_registers>(args, i_lane, i_strip, room, sums);
     } else if (i_strip < args.n_launch_strips) {
         store_part(args, i_lane / STRIP_PART_LANES, i_strip, sums);
     }

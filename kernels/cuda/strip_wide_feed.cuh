@@ -40,11 +40,9 @@ template <int n_rows, bool has_zeros> struct shared_map {
     static constexpr uint32_t zeros = scales + 8 * size::lane_scales;
     static constexpr uint32_t stage_bytes = zeros + 8 * size::lane_zeros;
     /* of a warp */
+    static constexpr bool has_part_in_registers = n_rows < (has_zeros ? 48 : 64);
     static constexpr uint32_t room = (n_w_stages * stage_bytes + 127) / 128 * 128;
-    static constexpr uint32_t room_bytes = 32 * n_rows / 2 * 4;
-    static constexpr bool has_totals = n_rows == 32;
-    static constexpr uint32_t totals = room + room_bytes;
-    static constexpr uint32_t warp_bytes = totals + (has_totals ? room_bytes : 0);
+    static constexpr uint32_t warp_bytes = room + 32 * n_rows / 2 * 4;
 };
 
 /* A place in a ring, and the parity of its phase. */

@@ -171,9 +171,8 @@ __device__ __forceinline__ void multiply(const strip_parts_args &args, warp_stat
 {
     using map = shared_map<n_rows, has_zeros>;
     const warp_id &id = state.id;
-    waiting_places waiting = {state.warp + map::room + id.lane * 16,
-                              state.warp + map::totals + id.lane * 16};
-    part_sums<n_rows / 2> part = {};
+    uint32_t room = state.warp + map::room + id.lane * 16;
+    part_sums<n_rows / 2, map::has_part_in_registers> part = {};
     for (cursor at = first_of_tile(blockIdx.y); !is_over(args, at);
          at = first_of_tile(at.i_tile + gridDim.y)) {
         for (; at.i_lane < end_lane(args); at.i_lane++) {
@@ -182,8 +181,7 @@ __device__ __forceinline__ void multiply(const strip_parts_args &args, warp_stat
             do {
                 multiply_slice<traits, n_rows, has_zeros>(args, state, sums);
             } while (next_step(args, at));
-            end_of_lane<map::has_totals>(args, at.i_lane, strip_of(id, at.i_tile), waiting, part,
-                                         sums);
+            end_of_lane(args, at.i_lane, strip_of(id, at.i_tile), room, part, sums);
         }
     }
 }

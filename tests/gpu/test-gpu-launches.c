@@ -24,7 +24,7 @@
 
 #define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
-static const uint32_t row_counts[] = {1, 9, 33, 64, 65, 130};
+static const uint32_t row_counts[] = {1, 9, 24, 33, 64, 65, 130};
 
 static uint32_t cuda_arch;
 static uint32_t n_launches[GK_KERNELS_MAX];

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""What the code has, the pages have: options, wire messages; man pages can be set; and the schema has no cycles."""
+"""What the code has, the pages have: options, wire messages; files that pages and comments name exist; man pages can be
+set; and the schema has no cycles."""
+import fnmatch
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -89,7 +92,38 @@ def check_man_pages(tree):
                 yield refusal(path, 0, line)
 
 
+def folders(files):
+    """Every folder that a file lies in, at any depth."""
+    return {str(parent) for path in files for parent in pathlib.PurePath(path).parents} - {"."}
+
+
+def expanded(word):
+    """a{b,c} is ab and ac."""
+    match = re.search(r"\{([^{}]*)\}", word)
+    if not match:
+        return [word]
+    return [path for part in match[1].split(",") for path in expanded(word[: match.start()] + part + word[match.end() :])]
+
+
+def expanded_words(pattern, line):
+    return [path for word in pattern.findall(line) for path in expanded(word)]
+
+
+def check_paths(tree):
+    """What begins with a folder of the root is a file, a folder or a pattern of some, from there or from beside the page."""
+    known = set(tree.files) | folders(tree.files)
+    tops = "|".join(sorted({path.split("/")[0] for path in tree.files if "/" in path}))
+    path = re.compile(rf"(?<![\w./$}}<>-])((?:{tops})/[\w./*{{}},-]*[\w*}}])")
+    for page in tree.matching(".md", ".c", ".h", ".cu", ".cuh"):
+        for number, line in enumerate(tree.text(page).splitlines(), 1):
+            for word in expanded_words(path, line):
+                beside = os.path.normpath(os.path.join(os.path.dirname(page), word))
+                if not any(fnmatch.filter(known, place + end) for place in (word, beside) for end in ("", ".h")):
+                    yield refusal(page, number, f"names {word}, which is not in the tree")
+
+
 def check(tree):
+    yield from check_paths(tree)
     yield from check_man_pages(tree)
     if tree.has(CONFIG):
         yield from check_options(tree)

@@ -65,6 +65,8 @@ PLANTED = [
     ("documents", "deploy/man/gemmd.conf.5", "other\n", "socket_dir"),
     ("documents", "proto/PROTOCOL.md", "A\n", "message B"),
     ("documents", "proto/PROTOCOL.md", "A and `b` in passing\n", "message B"),
+    ("documents", "README.md", "see `ipc/ring.h`, `ipc/{ring,rings}.c`\n", "ipc/rings.c"),
+    ("documents", C, "/* as ipc/rinf.h has it */\n", "ipc/rinf.h"),
     ("documents", "proto/gemmd.proto", "message A { B b = 1; }\nmessage B { A a = 1; }\n", "cycle"),
     ("coverage", C, "int x;\n", "neither"),
     ("coverage", ROWS, "daemon/server/config_options.c: tests/none, gone\n", "no such file"),
