@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/registry.h"
@@ -83,7 +84,8 @@ static void plan(const struct plain_case *c)
 {
     struct gk_problem problem = problem_of(c, 1);
     problem.is_prefill = false;
-    assert_cuda(cuda_plain_cublaslt_prefill.plan(&problem, c->packed));
+    struct gk_planning planning = GK_PLANNING_NULL;
+    assert_cuda(cuda_plain_cublaslt_prefill.plan(&problem, c->packed, &planning));
 }
 
 static void case_init(struct plain_case *c, const struct gk_desc *desc, enum dtype y_dtype,
@@ -274,6 +276,49 @@ static void test_many_columns(void **state)
     check(&desc, DTYPE_F32, &random);
 }
 
+/* Does a plan that was kept hold? What is planned anew is kept again; there is a line about a kept
+ * one that is of no use. Plans are made once for each number of multiprocessors: those that no GPU
+ * has stand for other processes here. */
+static void recall(const struct plain_case *c, uint32_t n_sms, const char *kept,
+                   struct gk_planning *ret_planning)
+{
+    struct gk_problem problem = problem_of(c, 1);
+    *ret_planning = GK_PLANNING_NULL;
+    ret_planning->kept = kept;
+    problem.is_prefill = false;
+    problem.n_sms = n_sms;
+    uint64_t start_nsec = clock_now_nsec();
+    assert_cuda(cuda_plain_cublaslt_prefill.plan(&problem, c->packed, ret_planning));
+    print_message("%u x %u, %s: %.1f ms%s%s\n", problem.desc.n, problem.desc.k,
+                  kept != NULL ? "kept" : "not kept",
+                  1e-6 * (double)(clock_now_nsec() - start_nsec),
+                  ret_planning->note.status != 0 ? "; " : "", ret_planning->note.text);
+    assert_int_equal(cuda_plain_cublaslt_prefill.can_implement(&problem, NULL), STATUS_UNSUPPORTED);
+    problem.is_prefill = true;
+    assert_int_equal(cuda_plain_cublaslt_prefill.can_implement(&problem, NULL), 0);
+}
+
+static void test_kept_plans(void **state)
+{
+    (void)state;
+    struct random random = {45};
+    struct plain_case c;
+    struct gk_planning first, second;
+    struct gk_desc desc = desc_plain(1024, 4096, DTYPE_BF16, DTYPE_BF16);
+    case_init(&c, &desc, DTYPE_BF16, &random);
+    recall(&c, 1001, NULL, &first);
+    assert_true(first.text[0] != '\0' && first.note.status == 0);
+    recall(&c, 1002, first.text, &second);
+    assert_true(second.text[0] == '\0' && second.note.status == 0);
+    first.text[200] = first.text[200] == '1' ? '2' : '1';
+    recall(&c, 1003, first.text, &second);
+    assert_true(second.text[0] != '\0' && second.note.status != 0);
+    assert_cuda(cudaMemset(c.packed, 0, c.layout->packed_bytes(&desc)));
+    recall(&c, 1004, second.text, &first); /* zeros tell nothing: noise does */
+    assert_true(first.text[0] == '\0' && first.note.status == 0);
+    case_finish(&c);
+}
+
 /* Small integers: not off by a bit. */
 static void test_exact_sums(void **state)
 {
@@ -382,9 +427,8 @@ int main(void)
         return 1;
     }
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_many_columns),
-        cmocka_unit_test(test_exact_sums),
+        cmocka_unit_test(test_products),           cmocka_unit_test(test_many_columns),
+        cmocka_unit_test(test_kept_plans),         cmocka_unit_test(test_exact_sums),
         cmocka_unit_test(test_infinities_and_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

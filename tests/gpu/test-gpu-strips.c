@@ -44,7 +44,8 @@ static void gpu_case_init(struct gpu_case *c, const struct gk_desc *desc, enum d
     assert_non_null(c->exact);
     assert_int_equal(gk_reference_gemm(&c->canonical, c->host_x, x_dtype, desc->k, M_MAX, c->exact),
                      0);
-    uint64_t workspace_bytes = gk_workspace_max(desc, c->layout, cuda_arch);
+    const struct gk_problem like = {.desc = *desc, .layout = c->layout, .cuda_arch = cuda_arch};
+    uint64_t workspace_bytes = gk_workspace_max(&like);
     assert_cuda(cudaMalloc(&c->workspace, num_max(workspace_bytes, 64)));
 }
 

@@ -76,7 +76,8 @@ static void init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dt
     assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)ROWS_MAX * desc->n * 4));
     c->n_x_scales = (uint32_t)num_max(gk_desc_x_scales(desc), 1);
     assert_cuda(cudaMalloc((void **)&c->x_scales, (uint64_t)ROWS_MAX * c->n_x_scales * 4));
-    assert_cuda(cudaMalloc(&c->workspace, gk_workspace_max(desc, c->layout, cuda_arch)));
+    const struct gk_problem like = {.desc = *desc, .layout = c->layout, .cuda_arch = cuda_arch};
+    assert_cuda(cudaMalloc(&c->workspace, gk_workspace_max(&like)));
 }
 
 static void finish(struct gpu_case *c)
@@ -155,7 +156,7 @@ static uint8_t *run(const struct gk_kernel *kernel, const struct gpu_case *c, ui
     uint8_t *y = malloc(ROWS_MAX * y_bytes);
     assert_non_null(y);
     assert_cuda(cudaMemset(c->y, 0xff, ROWS_MAX * y_bytes)); /* NaN in every type */
-    assert_cuda(cudaMemset(c->workspace, 0xff, gk_workspace_max(desc, c->layout, cuda_arch)));
+    assert_cuda(cudaMemset(c->workspace, 0xff, gk_workspace_max(&launch.problem)));
     assert_cuda(kernel->enqueue(&launch, NULL));
     assert_cuda(cudaMemcpy(y, c->y, ROWS_MAX * y_bytes, cudaMemcpyDeviceToHost));
     for (uint64_t i = m * y_bytes; m < ROWS_MAX && i < (m + 1) * y_bytes; i++) {
