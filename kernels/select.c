@@ -203,24 +203,23 @@ static uint64_t most_of(const struct gk_kernel *kernel, struct gk_problem *probl
     return most;
 }
 
-uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout,
-                          uint32_t cuda_arch)
+uint64_t gk_workspace_max(const struct gk_problem *like)
 {
     uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(kind_of(layout), &n_kernels);
+    const struct gk_kernel *const *kernels = gk_kernels(kind_of(like->layout), &n_kernels);
+    struct gk_problem problem = {.desc = like->desc,
+                                 .layout = like->layout,
+                                 .cuda_arch = like->cuda_arch,
+                                 .n_sms = like->n_sms};
     uint64_t most = 0;
     for (uint32_t i = 0; i < n_kernels; i++) {
-        for (uint32_t m = 1; m <= GK_BATCH_ROWS_MAX; m++) {
-            struct gk_problem problem = {
-                .desc = *desc, .layout = layout, .m = m, .cuda_arch = cuda_arch};
+        problem.is_prefill = false;
+        for (problem.m = 1; problem.m <= GK_BATCH_ROWS_MAX; problem.m++) {
             most = num_max(most, most_of(kernels[i], &problem));
         }
-        struct gk_problem prefill = {.desc = *desc,
-                                     .layout = layout,
-                                     .m = GK_PREFILL_ROWS_MAX,
-                                     .is_prefill = true,
-                                     .cuda_arch = cuda_arch};
-        most = num_max(most, most_of(kernels[i], &prefill));
+        problem.is_prefill = true;
+        problem.m = GK_PREFILL_ROWS_MAX;
+        most = num_max(most, most_of(kernels[i], &problem));
     }
     return most;
 }

@@ -149,6 +149,16 @@ int device_run_alone(struct device *device, const struct gk_kernel *kernel,
     return run_alone_on_host(kernel, launch);
 }
 
+void device_weight_key(const struct device *device, const struct gk_desc *desc,
+                       const struct gk_layout *layout, char ret_key[DEVICE_KEY_BYTES])
+{
+    char format[64];
+    gk_desc_format(desc, format, sizeof(format));
+    (void)snprintf(ret_key, DEVICE_KEY_BYTES, "%s; gemmd %s; %s; %s v%u; %u x %u",
+                   device->description, GEMMD_VERSION, format, layout->tag, layout->version,
+                   desc->n, desc->k);
+}
+
 int device_plan(struct device *device, const struct gk_problem *problem, const void *packed,
                 struct reason *why)
 {

@@ -8,6 +8,7 @@
 
 #include "daemon/device/fault.h"
 #include "daemon/device/packer.h"
+#include "daemon/device/plan_file.h"
 #include "gk/digest.h"
 #include "gk/gk.h"
 #include "ipc/base/check.h"
@@ -181,12 +182,15 @@ struct device {
     char description[192]; /* "AMD EPYC, 2 threads" */
     uint32_t n_threads;
     uint32_t cuda_arch; /* gk_problem.cuda_arch */
+    uint32_t n_sms;     /* gk_problem.n_sms */
     uint32_t launches_max;
     bool has_mps;          /* a GPU whose MPS server this process is a client of */
     uint64_t region_align; /* regions are whole multiples of it */
     double read_gbps;      /* 1e9 bytes a second that its memory can be read with; 0: not known */
     double launch_usec;    /* what the shortest launch of a chain takes */
-    struct fault fault;    /* for tests */
+    struct plan_file
+        *plan_file;     /* borrowed, set before the first weight; NULL: plans are not kept */
+    struct fault fault; /* for tests */
 };
 
 /* device_auto_check() - before "auto" means the host: 0, or STATUS_PERMISSION if GPUs are there and
@@ -238,8 +242,15 @@ int device_digest(struct device *device, const struct region *const *regions, ui
 int device_run_alone(struct device *device, const struct gk_kernel *kernel,
                      struct gk_launch *launch, struct reason *why) GD_MUST_CHECK;
 
+/* device_weight_key() - what a measurement or a plan for weights of that format and shape depends
+ * on, without tabs: the device and its driver, the build, format, layout, shape. */
+#define DEVICE_KEY_BYTES 448u
+void device_weight_key(const struct device *device, const struct gk_desc *desc,
+                       const struct gk_layout *layout, char ret_key[DEVICE_KEY_BYTES]);
+
 /* device_plan() - before the first launch of a weight: `problem` is its at one row, and its packed
- * form is in place. What kernels are eligible may change with it. 0 or a status of the device. */
+ * form is in place. What kernels are eligible may change with it. Plans are looked up in
+ * device->plan_file and put there; one of no use is logged. 0 or a status of the device. */
 int device_plan(struct device *device, const struct gk_problem *problem, const void *packed,
                 struct reason *why) GD_MUST_CHECK;
 

@@ -30,6 +30,13 @@ static uint32_t arch_of(int ordinal)
     return (uint32_t)(major * 10 + minor);
 }
 
+static uint32_t n_sms_of(int ordinal)
+{
+    int n = 0;
+    (void)cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, ordinal);
+    return (uint32_t)n;
+}
+
 static int check_usable(const struct cuda_driver *driver, int ordinal, struct reason *why)
 {
     int compute_mode = cudaComputeModeProhibited;
@@ -138,7 +145,8 @@ static void describe(struct device_cuda *cuda)
         return;
     }
     (void)snprintf(cuda->base.description, sizeof(cuda->base.description),
-                   "%.80s, %.1f GiB, compute %d.%d, driver for CUDA %d.%d, %s", properties.name,
+                   "%.80s, %u SMs, %.1f GiB, compute %d.%d, driver for CUDA %d.%d, %s",
+                   properties.name, cuda->base.n_sms,
                    (double)properties.totalGlobalMem / (double)(1 << 30), properties.major,
                    properties.minor, driver_version / 1000, driver_version % 1000 / 10,
                    has_mps ? "MPS" : "no MPS (see gemmctl doctor)");
@@ -196,6 +204,7 @@ static struct device_cuda *cuda_new(const struct cuda_driver *driver, int ordina
     cuda->base.n_threads = 1;
     cuda->base.launches_max = CUDA_LAUNCHES_MAX;
     cuda->base.cuda_arch = arch_of(ordinal);
+    cuda->base.n_sms = n_sms_of(ordinal);
     cuda->ordinal = ordinal;
     cuda->driver = driver;
     (void)snprintf(cuda->base.name, sizeof(cuda->base.name), "cuda:%d", ordinal);

@@ -2,7 +2,8 @@
  *
  * Floors, lowest first: device_cuda_driver.c (entry points, errors), device_cuda_memory.c (regions,
  * views, scratch), device_cuda_imports.c (peers' memory), device_cuda_digest.c, device_cuda_pack.c,
- * device_cuda_launch.c, device_cuda_ahead.c, device_cuda_trial.c, device_cuda.c.
+ * device_cuda_plan.c, device_cuda_launch.c, device_cuda_ahead.c, device_cuda_trial.c,
+ * device_cuda.c.
  *
  * The runtime is linked statically; the driver is never linked: what only it offers (VMM, stream
  * memory operations, UUIDs) comes from cudaGetDriverEntryPointByVersion(), so that the daemon
@@ -206,12 +207,16 @@ void cuda_packers_finish(struct device_cuda *cuda);
 int cuda_digest(struct device *device, const struct region *const *regions, uint32_t n,
                 struct gk_digest *ret_digests, struct reason *why);
 
-/* ---- device_cuda_launch.c ---- */
+/* ---- device_cuda_plan.c ---- */
 
-/* cuda_launch(), cuda_poll(), cuda_run_alone(), cuda_plan() - see device.h. */
-int cuda_launch(struct device *device, struct device_launch *launch);
+/* cuda_plan() - see device.h. */
 int cuda_plan(struct device *device, const struct gk_problem *problem, const void *packed,
               struct reason *why);
+
+/* ---- device_cuda_launch.c ---- */
+
+/* cuda_launch(), cuda_poll(), cuda_run_alone() - see device.h. */
+int cuda_launch(struct device *device, struct device_launch *launch);
 struct device_launch *cuda_poll(struct device *device);
 int cuda_run_alone(struct device *device, const struct gk_kernel *kernel, struct gk_launch *launch,
                    struct reason *why);

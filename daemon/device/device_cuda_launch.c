@@ -345,25 +345,6 @@ static int load_kernels(struct device_cuda *cuda, struct reason *why)
     return 0;
 }
 
-int cuda_plan(struct device *device, const struct gk_problem *problem, const void *packed,
-              struct reason *why)
-{
-    struct device_cuda *cuda = cuda_of(device);
-    uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
-    int r = cuda_enter(cuda, why);
-    for (uint32_t i = 0; r == 0 && i < n_kernels; i++) {
-        cudaError_t error =
-            kernels[i]->plan != NULL ? (cudaError_t)kernels[i]->plan(problem, packed) : cudaSuccess;
-        if (error == cudaErrorMemoryAllocation) {
-            (void)cudaGetLastError();
-            continue; /* a kernel without a plan declines; others serve */
-        }
-        r = error == cudaSuccess ? 0 : cuda_fail(cuda, error, kernels[i]->name, why);
-    }
-    return r;
-}
-
 int cuda_launch_init(struct device_cuda *cuda, struct reason *why)
 {
     cudaError_t error = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);

@@ -91,3 +91,43 @@ struct deadline *deadlines_first(const struct deadlines *deadlines)
 {
     return deadlines->n == 0 ? NULL : deadlines->heap[0];
 }
+
+struct search {
+    const struct deadlines *deadlines;
+    uint64_t until_nsec;
+    bool (*may)(struct deadline *deadline, const void *context);
+    const void *context;
+    struct deadline *found;
+    uint64_t later_nsec;
+};
+
+/* What is at place i of the heap, and below it: nothing there is earlier. As deep as the heap is.
+ */
+static void look_below(struct search *search, uint32_t i)
+{
+    if (i >= search->deadlines->n) {
+        return;
+    }
+    struct deadline *deadline = search->deadlines->heap[i];
+    if (deadline->at_nsec > search->until_nsec) {
+        search->later_nsec =
+            deadline->at_nsec < search->later_nsec ? deadline->at_nsec : search->later_nsec;
+        return;
+    }
+    bool is_better = search->found == NULL || is_earlier(deadline, search->found);
+    if (is_better && search->may(deadline, search->context)) {
+        search->found = deadline;
+    }
+    look_below(search, 2 * i + 1);
+    look_below(search, 2 * i + 2);
+}
+
+struct deadline *deadlines_find(const struct deadlines *deadlines, uint64_t until_nsec,
+                                bool (*may)(struct deadline *deadline, const void *context),
+                                const void *context, uint64_t *ret_later_nsec)
+{
+    struct search search = {deadlines, until_nsec, may, context, NULL, UINT64_MAX};
+    look_below(&search, 0);
+    *ret_later_nsec = search.later_nsec;
+    return search.found;
+}

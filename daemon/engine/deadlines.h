@@ -2,6 +2,7 @@
  * is embedded in its owner and knows its place, so that it can leave from the middle. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ipc/base/check.h"
@@ -31,3 +32,10 @@ void deadlines_remove(struct deadlines *deadlines, struct deadline *deadline);
 
 /* deadlines_first() - the earliest; NULL when there is none. */
 struct deadline *deadlines_first(const struct deadlines *deadlines);
+
+/* deadlines_find() - the earliest of those until `until_nsec` that may(), which must not change
+ * them; NULL when there is none. *ret_later_nsec: the first one after that time, whoever's;
+ * UINT64_MAX: none. Linear in those until then. */
+struct deadline *deadlines_find(const struct deadlines *deadlines, uint64_t until_nsec,
+                                bool (*may)(struct deadline *deadline, const void *context),
+                                const void *context, uint64_t *ret_later_nsec);

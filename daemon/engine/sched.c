@@ -274,28 +274,45 @@ void sched_postponed(struct sched *sched, uint64_t now_nsec)
 
 /* ---- decisions ---- */
 
-/* Until when the item with the earliest deadline can wait; UINT64_MAX: there is none. */
-static uint64_t urgent_nsec(const struct sched *sched)
+/* May that item go before its turn? What it takes is charged as ever, so in the long run no
+ * deadlines are short enough to gain anything. */
+static bool may_jump(const struct sched *sched, const struct sched_item *item)
 {
-    const struct deadline *first = deadlines_first(&sched->deadlines);
-    return first == NULL || first->at_nsec < SCHED_URGENT_NSEC ? UINT64_MAX
-                                                               : first->at_nsec - SCHED_URGENT_NSEC;
+    const struct sched_session *session = item->session;
+    return item->stream == NULL
+               ? prefill_may_jump(sched, session)
+               : !session->has_jumped &&
+                     session->deficit_nsec > -sched_quantum_nsec(session->priority);
 }
 
-/* That item, if it would miss its deadline by waiting for another launch, and may go first: what it
- * takes is charged as ever, so in the long run no deadlines are short enough to gain anything. */
-static struct sched_item *urgent(struct sched *sched, uint64_t free_nsec)
+static bool is_owed(struct deadline *deadline, const void *context)
 {
-    if (urgent_nsec(sched) > free_nsec) {
+    const struct sched_item *item = LIST_OWNER(deadline, struct sched_item, deadline);
+    const struct sched_session *session = item->session;
+    return session->deficit_nsec >= 0 && may_jump(context, item);
+}
+
+/* Of the items that would miss their deadlines by waiting for another launch, the first whose
+ * session owes nothing: whoever has always something urgent, and is in debt, is in nobody's way.
+ * Once between two turns of a session, which has other things to do as well. Else the first of all,
+ * if it may jump. *ret_next_nsec: when one more becomes urgent. */
+static struct sched_item *urgent(const struct sched *sched, uint64_t free_nsec,
+                                 uint64_t *ret_next_nsec)
+{
+    uint64_t until_nsec = free_nsec + SCHED_URGENT_NSEC;
+    uint64_t later_nsec;
+    struct deadline *deadline =
+        deadlines_find(&sched->deadlines, until_nsec, is_owed, sched, &later_nsec);
+    *ret_next_nsec = later_nsec == UINT64_MAX ? UINT64_MAX : later_nsec - SCHED_URGENT_NSEC;
+    if (deadline != NULL) {
+        return LIST_OWNER(deadline, struct sched_item, deadline);
+    }
+    deadline = deadlines_first(&sched->deadlines);
+    if (deadline == NULL || deadline->at_nsec > until_nsec) {
         return NULL;
     }
-    struct sched_item *item =
-        LIST_OWNER(deadlines_first(&sched->deadlines), struct sched_item, deadline);
-    const struct sched_session *session = item->session;
-    bool may_jump = item->stream == NULL
-                        ? prefill_may_jump(sched, session)
-                        : session->deficit_nsec > -sched_quantum_nsec(session->priority);
-    return may_jump ? item : NULL;
+    struct sched_item *item = LIST_OWNER(deadline, struct sched_item, deadline);
+    return may_jump(sched, item) ? item : NULL;
 }
 
 /* A launch of decode begins: flight's node and rows are those of the items. */
@@ -322,6 +339,7 @@ static uint32_t launch_queue(struct sched *sched, const struct rendezvous *choic
     uint32_t n_items = sched_fill(sched, choice->queue, ret_items, &flight.n_rows);
     bool is_full =
         n_items == sched->limits.batch_items_max || flight.n_rows >= sched->limits.rows_max;
+    ret_items[0]->session->has_jumped = false;
     begin_flight(sched, &flight, ret_items, n_items, now_nsec);
     ret_verdict->n_rows = flight.n_rows;
     ret_verdict->close = is_full ? SCHED_CLOSE_FULL : choice->close;
@@ -377,20 +395,24 @@ static void hold(struct sched *sched, enum sched_hold why, uint64_t now_nsec, ui
     }
 }
 
-/* Of the item whose deadline is near, if there is one. */
+/* Of the item whose deadline is near, if there is one; *ret_next_nsec as above. */
 static uint32_t launch_urgent(struct sched *sched, uint64_t now_nsec, uint64_t free_nsec,
-                              struct sched_item **ret_items, struct sched_verdict *ret_verdict)
+                              struct sched_item **ret_items, struct sched_verdict *ret_verdict,
+                              uint64_t *ret_next_nsec)
 {
-    struct sched_item *item = urgent(sched, free_nsec);
+    struct sched_item *item = urgent(sched, free_nsec, ret_next_nsec);
     if (item == NULL) {
         return 0;
     }
+    struct sched_session *session = item->session;
     end_idleness(sched, now_nsec);
     if (item->stream != NULL) {
         list_remove(&item->stream->in_queue); /* the launch begins with it */
         list_insert_before(item->stream->queue->streams.next, &item->stream->in_queue);
         struct rendezvous choice = {item->stream->queue, .close = SCHED_CLOSE_DEADLINE};
-        return launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
+        uint32_t n_items = launch_queue(sched, &choice, now_nsec, ret_items, ret_verdict);
+        session->has_jumped = true;
+        return n_items;
     }
     list_remove(&item->in_stream);
     prefill_add(sched, item, true);
@@ -401,7 +423,9 @@ static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item
                        struct sched_verdict *ret_verdict)
 {
     uint64_t free_nsec = num_max(now_nsec, sched->n_flights > 0 ? sched->free_nsec : 0);
-    uint32_t n_items = launch_urgent(sched, now_nsec, free_nsec, ret_items, ret_verdict);
+    uint64_t urgent_nsec;
+    uint32_t n_items =
+        launch_urgent(sched, now_nsec, free_nsec, ret_items, ret_verdict, &urgent_nsec);
     if (n_items > 0) {
         return n_items;
     }
@@ -409,7 +433,9 @@ static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item
     (void)turns_next(sched, now_nsec, free_nsec, &choice);
     bool is_alone = choice.queue == NULL;
     /* Rounds have passed meanwhile, and nobody owes anything. */
-    n_items = is_alone ? launch_urgent(sched, now_nsec, free_nsec, ret_items, ret_verdict) : 0;
+    if (is_alone) {
+        n_items = launch_urgent(sched, now_nsec, free_nsec, ret_items, ret_verdict, &urgent_nsec);
+    }
     if (n_items > 0) {
         return n_items;
     }
@@ -424,9 +450,8 @@ static uint32_t decide(struct sched *sched, uint64_t now_nsec, struct sched_item
     }
     bool is_for_prefill = prefill_nsec < choice.until_nsec;
     /* A prefill that is urgent already waits for what prefill is due, as the others do. */
-    uint64_t soon_nsec = urgent_nsec(sched) > free_nsec ? urgent_nsec(sched) : UINT64_MAX;
     hold(sched, is_for_prefill ? SCHED_HOLD_PREFILL : choice.hold, now_nsec,
-         num_min(soon_nsec, num_min(prefill_nsec, choice.until_nsec)));
+         num_min(urgent_nsec, num_min(prefill_nsec, choice.until_nsec)));
     return 0;
 }
 

@@ -73,6 +73,7 @@ struct sched_session {
     uint32_t n_rows;
     double deficit_nsec;
     double n_rounds;           /* that the deficit accounts for */
+    bool has_jumped;           /* a deadline was near, and no turn of its own has come since */
     uint64_t run_end_nsec;     /* when its latest launch should end */
     struct list in_active;     /* linked while it has streams */
     struct list streams;       /* one for each weight that it waits for, in turn */

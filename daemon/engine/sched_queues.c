@@ -130,6 +130,7 @@ static struct sched_stream *stream_get(struct sched *sched, struct sched_queue *
     list_append(bucket, &stream->in_bucket);
     list_append(&queue->streams, &stream->in_queue);
     if (list_is_empty(&session->streams)) {
+        session->has_jumped = false;
         turns_enter(sched, session);
     }
     list_append(&session->streams, &stream->in_session);

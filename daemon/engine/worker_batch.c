@@ -120,6 +120,7 @@ struct gk_problem batch_problem(const struct worker *worker, const struct weight
         .x_dtype = (enum dtype)(class_key & 0xffu),
         .y_dtype = (enum dtype)(class_key >> 8),
         .cuda_arch = worker->device->cuda_arch,
+        .n_sms = worker->device->n_sms,
     };
 }
 

@@ -149,7 +149,8 @@ static const struct config_option options[] = {
     ROW(TEXT, tuning_file, "", 0, CONFIG_TEXT_BYTES, "",
         "Text file that keeps these measurements, an absolute path, made together with its "
         "folders; empty: tuning in "
-        "$STATE_DIRECTORY, $XDG_CACHE_HOME/gemmd or ~/.cache/gemmd.",
+        "$STATE_DIRECTORY, $XDG_CACHE_HOME/gemmd or ~/.cache/gemmd. How GPUs multiply plain "
+        "weights is kept beside it, in a file of the same name with .plans.",
         .is_path = true),
     ROW(CHOICE, batching, "rendezvous", SCHED_OFF, SCHED_RENDEZVOUS, "off|natural|rendezvous",
         "How requests of different sessions for one weight share launches: not at all, when they "

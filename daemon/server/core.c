@@ -130,6 +130,7 @@ static int add_device(struct core *core, const char *spec, struct reason *why)
         return r;
     }
     core->n_devices++;
+    core->devices[index]->plan_file = core->plan_file;
     for (uint32_t i = 0; i < index; i++) {
         if (strcmp(device_identity(core->devices[i]), device_identity(core->devices[index])) == 0) {
             return reason_set(why, STATUS_INVALID_ARGUMENT, "device %s is named twice, as %s too",
@@ -221,6 +222,18 @@ static int add_loader(struct core *core)
     return r;
 }
 
+/* Plans are kept beside measurements, and whatever `tuning` says: a GPU cannot do without them. */
+static int add_plan_file(struct core *core)
+{
+    char path[CONFIG_TEXT_BYTES], beside[CONFIG_TEXT_BYTES + 8];
+    config_tuning_file(core->config, path, sizeof(path));
+    if (path[0] == '\0') {
+        return 0;
+    }
+    (void)snprintf(beside, sizeof(beside), "%s.plans", path);
+    return plan_file_new(beside, &core->plan_file);
+}
+
 int core_init(struct core *core, const struct config *config, struct stats_page *stats,
               struct keep *keep, struct reason *why)
 {
@@ -239,6 +252,7 @@ int core_init(struct core *core, const struct config *config, struct stats_page 
     }
     r = r != 0 ? r : add_loader(core);
     r = r != 0 ? r : apply_wishes(config, why);
+    r = r != 0 ? r : add_plan_file(core);
     r = r != 0 ? r : add_devices(core, why);
     if (r != 0) {
         return r;
@@ -317,6 +331,7 @@ void core_finish(struct core *core)
     for (uint32_t i = 0; i < core->n_devices; i++) {
         core->devices[i] = device_close(core->devices[i]);
     }
+    core->plan_file = plan_file_free(core->plan_file);
     core->quota = quota_free(core->quota);
     adoption_finish(&core->adoption);
     keep_finish(&core->keep);

@@ -49,7 +49,8 @@ struct core {
     struct adoption adoption; /* of what it had kept */
     bool was_drained;         /* the process before this one, which died of something else */
     struct store *store;
-    struct loader *loader; /* NULL once stopping */
+    struct loader *loader;       /* NULL once stopping */
+    struct plan_file *plan_file; /* of all devices; NULL: plans are not kept */
     struct device *devices[CONFIG_DEVICES_MAX];
     struct worker *workers[CONFIG_DEVICES_MAX];
     uint32_t n_devices;

@@ -73,6 +73,7 @@ static struct gk_problem problem_of(const struct weight *weight, uint32_t m)
         .x_dtype = weight->act_dtype,
         .y_dtype = weight->act_dtype,
         .cuda_arch = weight->device->cuda_arch,
+        .n_sms = weight->device->n_sms,
     };
     problem.m = (uint32_t)num_min(m, gk_rows_max(&problem));
     return problem;

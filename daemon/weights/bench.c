@@ -76,8 +76,11 @@ static int make_problem(const struct device *device, const struct msg_bench *ben
         return reason_set(why, STATUS_UNSUPPORTED, "activations are bf16 or f16 here, not %s",
                           dtype_name(dtype));
     }
-    struct gk_problem problem = {
-        .m = 1, .x_dtype = dtype, .y_dtype = dtype, .cuda_arch = device->cuda_arch};
+    struct gk_problem problem = {.m = 1,
+                                 .x_dtype = dtype,
+                                 .y_dtype = dtype,
+                                 .cuda_arch = device->cuda_arch,
+                                 .n_sms = device->n_sms};
     int r = bench_format_desc(bench->format, bench->n, bench->k, dtype, &problem.desc, why);
     if (r != 0) {
         return r;

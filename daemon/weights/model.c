@@ -83,7 +83,8 @@ struct gk_problem weight_problem(const struct weight *weight)
                                .m = 1,
                                .x_dtype = weight->act_dtype,
                                .y_dtype = weight->act_dtype,
-                               .cuda_arch = weight->device->cuda_arch};
+                               .cuda_arch = weight->device->cuda_arch,
+                               .n_sms = weight->device->n_sms};
 }
 
 int weight_make_ready(struct weight *weight, struct reason *why)
@@ -94,7 +95,7 @@ int weight_make_ready(struct weight *weight, struct reason *why)
     if (r != 0) {
         return r;
     }
-    uint64_t workspace_bytes = gk_workspace_max(&weight->desc, weight->layout, device->cuda_arch);
+    uint64_t workspace_bytes = gk_workspace_max(&problem);
     uint64_t x_row_bytes = (uint64_t)weight->desc.k * dtype_bytes(DTYPE_F32); /* the widest */
     return device->ops->reserve(device, workspace_bytes, x_row_bytes, why);
 }

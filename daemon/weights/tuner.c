@@ -71,12 +71,9 @@ struct tuner *tuner_free(struct tuner *tuner)
 /* What a measurement depends on: device, driver and build, format, layout, shape, types. */
 static void key_of(const struct weight *weight, char ret_key[TUNING_KEY_BYTES])
 {
-    char format[MSG_WORD_BYTES];
-    gk_desc_format(&weight->desc, format, sizeof(format));
-    (void)snprintf(ret_key, TUNING_KEY_BYTES, "%s; gemmd %s; %s; %s v%u; %u x %u; %s",
-                   weight->device->description, GEMMD_VERSION, format, weight->layout->tag,
-                   weight->layout->version, weight->desc.n, weight->desc.k,
-                   dtype_name(weight->act_dtype));
+    char device_key[DEVICE_KEY_BYTES];
+    device_weight_key(weight->device, &weight->desc, weight->layout, device_key);
+    (void)snprintf(ret_key, TUNING_KEY_BYTES, "%s; %s", device_key, dtype_name(weight->act_dtype));
 }
 
 static void find_alike(const struct model *model, const struct weight *weight,
@@ -97,13 +94,10 @@ static void find_alike(const struct model *model, const struct weight *weight,
 
 static struct gk_problem problem_of(const struct weight *weight, uint32_t i_bucket)
 {
-    return (struct gk_problem){.desc = weight->desc,
-                               .layout = weight->layout,
-                               .m = tuning_rows(i_bucket),
-                               .is_prefill = i_bucket >= TUNING_BATCH_BUCKETS,
-                               .x_dtype = weight->act_dtype,
-                               .y_dtype = weight->act_dtype,
-                               .cuda_arch = weight->device->cuda_arch};
+    struct gk_problem problem = weight_problem(weight);
+    problem.m = tuning_rows(i_bucket);
+    problem.is_prefill = i_bucket >= TUNING_BATCH_BUCKETS;
+    return problem;
 }
 
 /* 0 with *ret_usec 0 where the kernel cannot be timed: the others still can. */

@@ -1,8 +1,9 @@
-/* tuning_file.h - measurements that outlive the process: a text file with a line each.
+/* tuning_file.h - measurements that outlive the process: a line each of a text file
+ * (ipc/base/line_file.h).
  *
  * Fields are separated by tabs: a key (what was measured, where, by which build; any text without
- * tabs), rows, kernel, microseconds. Lines starting with '#' are comments. Lines that are none of
- * these are skipped and not written again. Threads: one. */
+ * tabs), rows, kernel, microseconds. Lines that are none of these are skipped and not written
+ * again. Threads: one. */
 #pragma once
 
 #include <stdint.h>
@@ -38,8 +39,7 @@ double tuning_table_get(const struct tuning_table *table, const char *key, uint3
 
 /* tuning_file_read() - add the lines of a file; none where there is no file. tuning_file_write() -
  * all lines, as a whole or not at all, the oldest left out where they are over
- * TUNING_FILE_BYTES_MAX; folders on its way are made where they are missing. 0, -ENOMEM, or
- * STATUS_UNSUPPORTED naming the file and what is wrong with it. */
+ * TUNING_FILE_BYTES_MAX. Results are those of line_file_read() and line_file_write(). */
 int tuning_file_read(struct tuning_table *table, const char *path,
                      struct reason *why) GD_MUST_CHECK;
 int tuning_file_write(const struct tuning_table *table, const char *path,

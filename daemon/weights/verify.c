@@ -220,8 +220,9 @@ static double relative_error(const float *y, const double *reference, uint64_t n
 static int check_product(const struct weight *weight, const struct trial *trial, uint32_t m,
                          struct worst *worst, struct reason *why)
 {
-    const struct gk_problem problem = {weight->desc, weight->layout,           m, weight->act_dtype,
-                                       DTYPE_F32,    weight->device->cuda_arch};
+    struct gk_problem problem = weight_problem(weight);
+    problem.m = m;
+    problem.y_dtype = DTYPE_F32;
     const struct gk_kernel *kernel;
     int r = gk_select(&problem, &kernel, why);
     if (r == 0) {

@@ -18,6 +18,8 @@
 /* X(name of the function) */
 #define FUNCTION_LIST(X)                                                                           \
     X(cublasLtCreate)                                                                              \
+    X(cublasLtGetStatusName)                                                                       \
+    X(cublasLtGetVersion)                                                                          \
     X(cublasLtMatmul)                                                                              \
     X(cublasLtMatmulAlgoCheck)                                                                     \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
@@ -91,6 +93,11 @@ const char *cublaslt_open(void)
     const char *why = open_locked();
     pthread_mutex_unlock(&mutex);
     return why;
+}
+
+uint64_t cublaslt_version(void)
+{
+    return library.cublasLtGetVersion();
 }
 
 /* ---- describing ---- */
@@ -210,27 +217,36 @@ bool cublaslt_can(const struct cublaslt_gemm *gemm, const cublasLtMatmulAlgo_t *
            result.workspaceSize <= CUBLASLT_WORKSPACE_BYTES;
 }
 
-/* That the library declines a product is of this one call, not of the device. */
-static cudaError_t error_of(cublasStatus_t status)
+bool cublaslt_is_declined(cublasStatus_t status)
 {
-    bool is_declined =
-        status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
-    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess
-           : is_declined                   ? cudaErrorNotSupported
-                                           : cudaErrorUnknown;
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+}
+
+const char *cublaslt_status_name(cublasStatus_t status)
+{
+    return library.cublasLtGetStatusName(status);
+}
+
+cublasStatus_t cublaslt_multiply(const struct cublaslt_gemm *gemm,
+                                 const struct cublaslt_pointers *pointers,
+                                 const cublasLtMatmulAlgo_t *algorithm, void *stream)
+{
+    const float one = 1.0f, zero = 0.0f;
+    struct description at;
+    if (!describe(gemm, pointers->bias, &at)) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    return library.cublasLtMatmul(at.handle, &at.operation, &one, pointers->w, &at.a, pointers->x,
+                                  &at.b, &zero, pointers->y, &at.d, pointers->y, &at.d, algorithm,
+                                  pointers->workspace, CUBLASLT_WORKSPACE_BYTES,
+                                  (cudaStream_t)stream);
 }
 
 int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_pointers *pointers,
                      const cublasLtMatmulAlgo_t *algorithm, void *stream)
 {
-    const float one = 1.0f, zero = 0.0f;
-    struct description at;
-    if (!describe(gemm, pointers->bias, &at)) {
-        return cudaErrorNotSupported;
-    }
-    cublasStatus_t status =
-        library.cublasLtMatmul(at.handle, &at.operation, &one, pointers->w, &at.a, pointers->x,
-                               &at.b, &zero, pointers->y, &at.d, pointers->y, &at.d, algorithm,
-                               pointers->workspace, CUBLASLT_WORKSPACE_BYTES, (cudaStream_t)stream);
-    return error_of(status);
+    cublasStatus_t status = cublaslt_multiply(gemm, pointers, algorithm, stream);
+    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess
+           : cublaslt_is_declined(status)  ? cudaErrorNotSupported
+                                           : cudaErrorUnknown;
 }

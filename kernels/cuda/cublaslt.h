@@ -35,6 +35,9 @@ struct cublaslt_pointers {
  * thread; later calls are quick. NULL, or why not (static). */
 const char *cublaslt_open(void);
 
+/* cublaslt_version() - of the library, once cublaslt_open() has succeeded: 130100 for 13.1.0. */
+uint64_t cublaslt_version(void);
+
 /* cublaslt_algorithms() - up to n_max for that GEMM, as the library ranks them, that add up each
  * element in one piece; the number. */
 uint32_t cublaslt_algorithms(const struct cublaslt_gemm *gemm, cublasLtMatmulAlgo_t *ret_algorithms,
@@ -43,7 +46,16 @@ uint32_t cublaslt_algorithms(const struct cublaslt_gemm *gemm, cublasLtMatmulAlg
 /* cublaslt_can() - does the algorithm run that GEMM, too? */
 bool cublaslt_can(const struct cublaslt_gemm *gemm, const cublasLtMatmulAlgo_t *algorithm);
 
-/* cublaslt_enqueue() - cublaslt_open() has succeeded for the current device, or this fails. 0 or a
- * cudaError_t: cudaErrorNotSupported where only this product is declined. */
+/* cublaslt_multiply() - append the product to a cudaStream_t, once cublaslt_open() has succeeded
+ * for the current device; else it is declined. cublaslt_is_declined() - is that of this one
+ * product, and not of the device? cublaslt_status_name() - "CUBLAS_STATUS_..." (static). */
+cublasStatus_t cublaslt_multiply(const struct cublaslt_gemm *gemm,
+                                 const struct cublaslt_pointers *pointers,
+                                 const cublasLtMatmulAlgo_t *algorithm, void *stream);
+bool cublaslt_is_declined(cublasStatus_t status);
+const char *cublaslt_status_name(cublasStatus_t status);
+
+/* cublaslt_enqueue() - cublaslt_multiply() as launches want it: 0 or a cudaError_t,
+ * cudaErrorNotSupported where the product is declined. */
 int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_pointers *pointers,
                      const cublasLtMatmulAlgo_t *algorithm, void *stream);

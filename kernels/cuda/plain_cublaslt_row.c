@@ -25,8 +25,8 @@ static bool is_half(enum dtype dtype)
     return dtype == DTYPE_F16 || dtype == DTYPE_BF16;
 }
 
-/* Could it, were there a plan, and however many rows? */
-static int check(const struct gk_problem *problem, struct reason *why)
+/* Could it, were there a plan, with x of the weight's own type? */
+static int check_weight(const struct gk_problem *problem, struct reason *why)
 {
     if (problem->layout == &cuda_swizzle_layout) {
         return reason_set(
@@ -37,14 +37,26 @@ static int check(const struct gk_problem *problem, struct reason *why)
     if (problem->layout != &cuda_kmajor_layout || !is_half(gk_code_dtype(problem->desc.code))) {
         return reason_set(why, STATUS_UNSUPPORTED, "it is for plain f16 and bf16 weights");
     }
+    return gk_desc_check(&problem->desc, why);
+}
+
+static int check_types(const struct gk_problem *problem, struct reason *why)
+{
     if (problem->x_dtype != gk_code_dtype(problem->desc.code) ||
         (problem->y_dtype != DTYPE_F32 && !is_half(problem->y_dtype))) {
         return reason_set(why, STATUS_UNSUPPORTED,
-                          "x of type %s and y of type %s; only x of the weight's own type, %s",
+                          "x is %s and y %s, and cuBLASLt multiplies x of the weight's own type "
+                          "only, %s: rounding x to that would change the product",
                           dtype_name(problem->x_dtype), dtype_name(problem->y_dtype),
                           dtype_name(gk_code_dtype(problem->desc.code)));
     }
-    return gk_desc_check(&problem->desc, why);
+    return 0;
+}
+
+static int check(const struct gk_problem *problem, struct reason *why)
+{
+    int r = check_weight(problem, why);
+    return r != 0 ? r : check_types(problem, why);
 }
 
 static int check_rows(const struct gk_problem *problem, uint32_t rows_max, struct reason *why)
@@ -64,9 +76,10 @@ static int check_plan(const struct gk_problem *problem, struct reason *why)
                : reason_set(why, STATUS_UNSUPPORTED, "%s", text);
 }
 
-static int plan(const struct gk_problem *problem, const void *packed)
+/* Whatever x the model has: clients may bring x of the weight's own type all the same. */
+static int plan(const struct gk_problem *problem, const void *packed, struct gk_planning *planning)
 {
-    return check(problem, NULL) == 0 ? plain_plan_make(problem, packed) : 0;
+    return check_weight(problem, NULL) == 0 ? plain_plan_make(problem, packed, planning) : 0;
 }
 
 /* ---- workspace ---- */

@@ -1,7 +1,8 @@
 /* plain_plan.c - see plain_plan.h.
  *
- * Plans are kept for ever in a table of fixed size, by shape, type and compute capability: GPUs of
- * one kind share them. A slot is written once, under the mutex, and published by its state. */
+ * Plans are kept for ever in a table of fixed size, by shape, types, compute capability and number
+ * of multiprocessors: GPUs of one kind share them. A slot is written once, under the mutex, and
+ * published by its state. */
 #include "kernels/cuda/plain_plan.h"
 
 #include <cuda_runtime_api.h>
@@ -9,6 +10,9 @@
 #include <stdatomic.h>
 
 #include "ipc/base/num.h"
+#include "kernels/cuda/plain_retrial.h"
+#include "kernels/cuda/plain_text.h"
+#include "kernels/cuda/plain_trial.h"
 #include "kernels/layout/cuda_kmajor.h"
 
 #define SLOTS_MAX   512u
@@ -18,10 +22,10 @@ enum state { EMPTY = 0, READY, FAILED };
 
 struct slot {
     _Atomic int state;
-    uint32_t n, k, cuda_arch;
+    uint32_t n, k, cuda_arch, n_sms;
     enum gk_code code;
     enum dtype bias_dtype;
-    const char *text; /* FAILED: why */
+    struct reason why; /* FAILED: there is none */
     struct plain_plan plan;
 };
 
@@ -67,7 +71,7 @@ static bool is_of(const struct slot *slot, const struct gk_problem *problem)
 {
     return slot->n == problem->desc.n && slot->k == problem->desc.k &&
            slot->code == problem->desc.code && slot->bias_dtype == problem->desc.bias_dtype &&
-           slot->cuda_arch == problem->cuda_arch;
+           slot->cuda_arch == problem->cuda_arch && slot->n_sms == problem->n_sms;
 }
 
 /* The slot of a problem, or the first empty one; NULL: the table is full. */
@@ -90,25 +94,82 @@ const struct plain_plan *plain_plan_find(const struct gk_problem *problem, const
     if (state == READY) {
         return &slot->plan;
     }
-    *ret_text = state == FAILED ? slot->text : "no weight of that shape has been planned for";
+    *ret_text = state == FAILED ? slot->why.text : "no weight of that shape has been planned for";
     return NULL;
 }
 
 /* ---- planning ---- */
 
-static int try(const struct gk_problem *problem, const void *packed, struct slot *slot)
+/* What is asked of the library for a shape. */
+struct calls {
+    struct cublaslt_gemm sums;
+    struct cublaslt_gemm rounded; /* m of 0: it cannot round */
+};
+
+static struct calls calls_of(const struct gk_desc *desc)
 {
-    const struct gk_desc *desc = &problem->desc;
     enum dtype dtype = gk_code_dtype(desc->code);
     uint32_t rounded_max = plain_can_round(desc) ? plain_rows_max(desc, dtype) : 0;
-    struct cublaslt_gemm sums = plain_gemm_of(desc, DTYPE_F32, plain_rows_max(desc, DTYPE_F32));
-    struct cublaslt_gemm rounded = plain_gemm_of(desc, dtype, rounded_max);
-    slot->text = cublaslt_open();
-    return slot->text == NULL ? plain_trial(&sums, &rounded, packed, &slot->plan, &slot->text)
-                              : cudaSuccess;
+    return (struct calls){.sums = plain_gemm_of(desc, DTYPE_F32, plain_rows_max(desc, DTYPE_F32)),
+                          .rounded = plain_gemm_of(desc, dtype, rounded_max)};
 }
 
-static int make_locked(const struct gk_problem *problem, const void *packed)
+/* The plan of an earlier process, if there is one and it holds; else planning->note says why not.
+ */
+static int recall(const struct calls *calls, const void *packed, struct gk_planning *planning,
+                  struct plain_plan *ret_plan)
+{
+    struct reason why = REASON_NULL;
+    int error = cudaSuccess;
+    if (plain_text_parse(planning->kept, cublaslt_version(), calls->sums.m, calls->rounded.m,
+                         ret_plan, &why) == 0) {
+        error = plain_retrial(&calls->sums, &calls->rounded, packed, ret_plan, &why);
+    }
+    if (why.status != 0) {
+        ret_plan->sums.rows_max = 0;
+        (void)reason_set(&planning->note, why.status, "the kept plan is thrown away: %s", why.text);
+    }
+    return error;
+}
+
+static int try(const struct calls *calls, const void *packed, struct gk_planning *planning,
+               struct slot *slot)
+{
+    struct reason note = REASON_NULL;
+    int error = plain_trial(&calls->sums, &calls->rounded, packed, &slot->plan, &note);
+    if (error != cudaSuccess || note.status == 0) {
+        return error;
+    }
+    planning->note = note;
+    slot->why = note;
+    return cudaSuccess;
+}
+
+/* slot->plan, or slot->why where there is none. */
+static int make(const struct gk_problem *problem, const void *packed, struct gk_planning *planning,
+                struct slot *slot)
+{
+    const struct calls calls = calls_of(&problem->desc);
+    const char *text = cublaslt_open();
+    slot->plan.sums.rows_max = 0;
+    if (text != NULL) {
+        (void)reason_set(&slot->why, STATUS_UNSUPPORTED, "%s", text);
+        return cudaSuccess;
+    }
+    int error =
+        planning->kept != NULL ? recall(&calls, packed, planning, &slot->plan) : cudaSuccess;
+    if (error != cudaSuccess || slot->plan.sums.rows_max != 0) {
+        return error;
+    }
+    error = try(&calls, packed, planning, slot);
+    if (error == cudaSuccess && slot->plan.sums.rows_max != 0) {
+        plain_text_format(&slot->plan, cublaslt_version(), planning->text);
+    }
+    return error;
+}
+
+static int make_locked(const struct gk_problem *problem, const void *packed,
+                       struct gk_planning *planning)
 {
     struct slot *slot = find(problem);
     int state = slot != NULL ? atomic_load(&slot->state) : FAILED; /* full: other kernels serve */
@@ -118,7 +179,7 @@ static int make_locked(const struct gk_problem *problem, const void *packed)
     if (state == FAILED) {
         return cudaSuccess;
     }
-    int error = try(problem, packed, slot);
+    int error = make(problem, packed, planning, slot);
     if (error != cudaSuccess) {
         return error; /* of the device: whoever comes next may have more luck */
     }
@@ -127,14 +188,17 @@ static int make_locked(const struct gk_problem *problem, const void *packed)
     slot->code = problem->desc.code;
     slot->bias_dtype = problem->desc.bias_dtype;
     slot->cuda_arch = problem->cuda_arch;
-    atomic_store_explicit(&slot->state, slot->text == NULL ? READY : FAILED, memory_order_release);
+    slot->n_sms = problem->n_sms;
+    state = slot->plan.sums.rows_max != 0 ? READY : FAILED;
+    atomic_store_explicit(&slot->state, state, memory_order_release);
     return cudaSuccess;
 }
 
-int plain_plan_make(const struct gk_problem *problem, const void *packed)
+int plain_plan_make(const struct gk_problem *problem, const void *packed,
+                    struct gk_planning *planning)
 {
     pthread_mutex_lock(&mutex);
-    int error = make_locked(problem, packed);
+    int error = make_locked(problem, packed, planning);
     pthread_mutex_unlock(&mutex);
     return error;
 }

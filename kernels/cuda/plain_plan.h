@@ -13,7 +13,7 @@
 
 #include "gk/gk.h"
 #include "kernels/cuda/cublaslt.h"
-#include "kernels/cuda/plain_trial.h"
+#include "kernels/cuda/plain_choice.h"
 
 /* plain_gemm_of() - a call for m rows as the library is asked for it: y in f32 and without the
  * bias, or finished, in the weight's own type; its rows and those of x 16-byte aligned, as close as
@@ -24,8 +24,10 @@ bool plain_can_round(const struct gk_desc *desc);
 uint32_t plain_rows_max(const struct gk_desc *desc, enum dtype y_dtype);
 
 /* plain_plan_make() - gk_kernel.plan(), with the device current that will run launches: idempotent,
- * once for each device at least. 0, also where nothing could be planned; or a cudaError_t. */
-int plain_plan_make(const struct gk_problem *problem, const void *packed);
+ * once for each device at least. The types of x and y do not count: a plan is for x of the weight's
+ * own. 0, also where nothing could be planned; or a cudaError_t. */
+int plain_plan_make(const struct gk_problem *problem, const void *packed,
+                    struct gk_planning *planning);
 
 /* plain_plan_find() - the plan for weights of that shape; NULL, with *ret_text (static) saying why
  * there is none. Any thread, no lock: cheap enough for every launch. */

@@ -20,11 +20,16 @@
  *   ahead        launches that had been queued before their rows came, of all: fired
  *   vain         ... and those that got none, of all launches
  *   slow/fast    products of the slowest client over those of the fastest
+ *   last50       a pass of the last client, which may be a slow one, as `pass`: p50
+ *   gain         products over those with natural batching
  *   in step      sessions that the scheduler lets share launches
  *
  * Usage: bench-decode-stream [--clients N,N,...] [--seconds S] [--batching NAME] [--thoughts N]
- * [--launch-ahead false]. --thoughts: of one kernel, up to 8, so that the GPU's front end has as
- * many times less to start. Needs MPS. Skipped (77) without a GPU. The parent never uses CUDA. */
+ * [--pdl] [--shape 8b|70b] [--scenarios N,N,...] [--launch-ahead false]. --thoughts: of one kernel,
+ * up to 8, so that the GPU's front end has as many times less to start. --pdl: a client's next
+ * kernel is in its place when it is needed, by programmatic dependent launch. --scenarios: by their
+ * places in the table, from 1. Needs MPS. Skipped (77) without a GPU. The parent never uses CUDA.
+ */
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -41,18 +46,19 @@
 #include "ipc/stats.h"
 #include "tests/bench/decode_own.h"
 #include "tests/bench/decode_stream.h"
+#include "tests/bench/decode_window.h"
 #include "tests/gpu/gpu.h"
-#include "tests/harness/percentile.h"
 
-#define WARM_UP_SECONDS 0.15
-
-static const struct decode_shape shape = {8, 4096, 6144, 14336}; /* of Llama-3-8B, 8 blocks */
+/* Blocks of Llama-3-8B and of Llama-3-70B. */
+static const struct decode_shape shapes[] = {{8, 4096, 6144, 14336}, {2, 8192, 10240, 28672}};
 
 static const struct decode_scenario scenarios[] = {
-    {"5 us", 5, 5, false},
-    {"20 us", 20, 20, false},
-    {"5..40 us", 5, 40, false},
-    {"20 us, one prefills", 20, 20, true},
+    {"5 us", 5, 5, 0, false},
+    {"20 us", 20, 20, 0, false},
+    {"40 us", 40, 40, 0, false},
+    {"5..40 us", 5, 40, 0, false},
+    {"5 us, one 500 us", 5, 5, 500, false},
+    {"20 us, one prefills", 20, 20, 0, true}, /* the last: not without a daemon */
 };
 
 static const char *const policy_names[DECODE_POLICIES] = {"own", "off", "natural", "rendezvous"};
@@ -66,12 +72,17 @@ struct shared {
 
 static struct shared *shared;
 static struct decode_board *board; /* the one in there */
-static double alone_usec;          /* a pass of one client that thinks as in scenario 0 */
+static struct decode_unit unit;    /* one client that thinks as in scenario 0 */
+static const struct decode_shape *shape = &shapes[0];
+static struct decode_scenario chosen[ARRAY_LENGTH(scenarios)]; /* of these, in their order */
+static uint32_t n_chosen;
+static double natural[ARRAY_LENGTH(scenarios)][DECODE_CLIENTS_MAX + 1]; /* products a us; 0: ? */
 static struct decode_run run;
 static struct fixture fixture;
 static const struct stats_page *stats;
 static double span_seconds = 0.3;
 static uint32_t n_thoughts = 1;
+static bool is_early;
 static const char *launch_ahead = "yes";
 
 static bool is_good(int error, const char *what)
@@ -120,108 +131,42 @@ static struct counts read_counts(void)
 
 /* ---- tables ---- */
 
-struct values {
-    double *at;
-    uint64_t n;
-};
-
-static void add(struct values *values, double value)
+static void print_counts(const struct counts *before, const struct counts *after)
 {
-    values->at[values->n++] = value;
-}
-
-static double percentile_of(struct values *values, uint32_t percent)
-{
-    return percentile(values->at, values->n, percent);
-}
-
-/* What all clients of a scenario did while all of them were at it. */
-struct window {
-    uint64_t begin_nsec;
-    uint64_t end_nsec;
-    double n_products;
-    double fewest;
-    double most;
-    struct values passes; /* us */
-    struct values ratios; /* over the same client's alone */
-    struct values turns;  /* us */
-};
-
-static void find_window(const struct decode_scenario *scenario, struct window *window)
-{
-    window->begin_nsec = 0;
-    window->end_nsec = UINT64_MAX;
-    for (uint32_t i = 0; i < run.n_clients; i++) {
-        const struct decode_record *record = &board->records[i];
-        if (decode_is_prefilling(&run, scenario, i)) {
-            continue;
-        }
-        uint64_t begin_nsec = record->stamps[0].end_nsec + (uint64_t)(WARM_UP_SECONDS * 1e9);
-        window->begin_nsec = num_max(window->begin_nsec, begin_nsec);
-        window->end_nsec = num_min(window->end_nsec, record->stamps[record->n_steps].begin_nsec);
+    double usec = (double)(after->at_nsec - before->at_nsec) / 1e3;
+    double n_launches = (double)(after->n_launches - before->n_launches);
+    double n_fired = (double)(after->n_fired - before->n_fired);
+    if (!(n_launches > 0)) {
+        (void)printf(" %7s %7s %6s %5s %5s", "-", "-", "-", "-", "-");
+        return;
     }
+    (void)printf(" %7.2f %7.2f %6.2f %5.2f %5.2f",
+                 (double)(after->queue_nsec - before->queue_nsec) / 1e3 /
+                     (double)num_max(1, after->n_ok - before->n_ok),
+                 (double)(after->run_nsec - before->run_nsec) / 1e3 / n_launches,
+                 (double)(after->busy_nsec - before->busy_nsec) / 1e3 / usec, n_fired / n_launches,
+                 ((double)(after->n_armed - before->n_armed) - n_fired) / n_launches);
 }
 
-static void look_at(struct window *window, const struct decode_scenario *scenario,
-                    uint32_t i_client)
+/* Products over those of natural batching, if that was measured. */
+static void print_gain(const struct decode_scenario *scenario, double per_usec)
 {
-    const struct decode_record *record = &board->records[i_client];
-    uint32_t n_weights = shape.n_blocks * DECODE_LINEARS;
-    double thought_usec =
-        (double)(decode_think_usec(&run, scenario, i_client) - scenarios[0].usec_min);
-    double own_usec = alone_usec + thought_usec * n_weights;
-    uint64_t pass_nsec = 0;
-    double n_products = 0;
-    for (uint32_t i = 0; i < record->n_steps; i++) {
-        uint64_t ready_nsec = record->stamps[i].end_nsec;
-        if (ready_nsec < window->begin_nsec ||
-            record->stamps[i + 1].begin_nsec > window->end_nsec) {
-            continue;
-        }
-        n_products++;
-        add(&window->turns, (double)(record->stamps[i + 1].begin_nsec - ready_nsec) / 1e3);
-        if ((record->i_first + i) % n_weights != 0) {
-            continue;
-        }
-        if (pass_nsec != 0) {
-            double usec = (double)(ready_nsec - pass_nsec) / 1e3;
-            add(&window->passes, usec);
-            add(&window->ratios, alone_usec > 0 ? usec / own_usec : 0);
-        }
-        pass_nsec = ready_nsec;
+    double *known = &natural[scenario - chosen][run.n_clients];
+    if (run.policy == DECODE_NATURAL) {
+        *known = per_usec;
     }
-    window->n_products += n_products;
-    window->fewest = fmin(window->fewest, n_products);
-    window->most = fmax(window->most, n_products);
-}
-
-static void window_init(struct window *window, const struct decode_scenario *scenario)
-{
-    *window = (struct window){.fewest = 1e300};
-    struct values *all[] = {&window->passes, &window->ratios, &window->turns};
-    for (uint32_t i = 0; i < ARRAY_LENGTH(all); i++) {
-        all[i]->at = calloc((uint64_t)DECODE_CLIENTS_MAX * DECODE_STEPS_MAX, sizeof(double));
+    if (run.policy == DECODE_RENDEZVOUS && *known > 0) {
+        (void)printf(" %7.3f", per_usec / *known);
+    } else {
+        (void)printf(" %7s", "-");
     }
-    find_window(scenario, window);
-    for (uint32_t i = 0; i < run.n_clients; i++) {
-        if (!decode_is_prefilling(&run, scenario, i)) {
-            look_at(window, scenario, i);
-        }
-    }
-}
-
-static void window_finish(struct window *window)
-{
-    free(window->passes.at);
-    free(window->ratios.at);
-    free(window->turns.at);
 }
 
 static void print_row(const struct decode_scenario *scenario, const struct counts *before,
                       const struct counts *after)
 {
-    struct window window;
-    window_init(&window, scenario);
+    struct decode_window window;
+    decode_window_init(&window, &run, scenario, &unit);
     double usec = (double)(window.end_nsec - window.begin_nsec) / 1e3;
     double daemon_usec = (double)(after->at_nsec - before->at_nsec) / 1e3;
     double n_launches = (double)(after->n_launches - before->n_launches);
@@ -229,31 +174,22 @@ static void print_row(const struct decode_scenario *scenario, const struct count
     (void)printf("%-19s %3u %-10s %7.2f %7.2f %7.2f %7.2f %7.2f %7.1f %7.1f", scenario->name,
                  run.n_clients, policy_names[run.policy],
                  window.n_products * shared->launch_usec[1] / usec, per_launch,
-                 percentile_of(&window.ratios, 50), percentile_of(&window.ratios, 99),
-                 percentile_of(&window.passes, 50) / (shape.n_blocks * DECODE_LINEARS),
-                 percentile_of(&window.turns, 50), percentile_of(&window.turns, 99));
-    if (n_launches > 0) {
-        double n_fired = (double)(after->n_fired - before->n_fired);
-        (void)printf(" %7.2f %7.2f %6.2f %5.2f %5.2f",
-                     (double)(after->queue_nsec - before->queue_nsec) / 1e3 /
-                         (double)num_max(1, after->n_ok - before->n_ok),
-                     (double)(after->run_nsec - before->run_nsec) / 1e3 / n_launches,
-                     (double)(after->busy_nsec - before->busy_nsec) / 1e3 / daemon_usec,
-                     n_fired / n_launches,
-                     ((double)(after->n_armed - before->n_armed) - n_fired) / n_launches);
-    } else {
-        (void)printf(" %7s %7s %6s %5s %5s", "-", "-", "-", "-", "-");
-    }
-    (void)printf(" %9.2f %7u\n", window.fewest / window.most, (uint32_t)after->n_in_step);
+                 decode_percentile(&window.ratios, 50), decode_percentile(&window.ratios, 99),
+                 decode_percentile(&window.passes, 50) / (shape->n_blocks * DECODE_LINEARS),
+                 decode_percentile(&window.turns, 50), decode_percentile(&window.turns, 99));
+    print_counts(before, after);
+    (void)printf(" %9.2f %7.2f", window.fewest / window.most, decode_percentile(&window.slow, 50));
+    print_gain(scenario, window.n_products / usec);
+    (void)printf(" %7u\n", (uint32_t)after->n_in_step);
     (void)fflush(stdout);
-    window_finish(&window);
+    decode_window_finish(&window);
 }
 
 static void print_head(void)
 {
-    uint32_t n_weights = shape.n_blocks * DECODE_LINEARS;
+    uint32_t n_weights = shape->n_blocks * DECODE_LINEARS;
     (void)printf("%u blocks of hidden %u, qkv %u, intermediate %u, int4 g128; %.1f s each\n",
-                 shape.n_blocks, shape.hidden, shape.qkv, shape.intermediate, span_seconds);
+                 shape->n_blocks, shape->hidden, shape->qkv, shape->intermediate, span_seconds);
     for (uint32_t m = 1; m <= DECODE_CLIENTS_MAX; m++) {
         if (shared->launch_usec[m] > 0) {
             (void)printf("a launch for %2u rows takes %.2f us, back to back\n", m,
@@ -261,11 +197,12 @@ static void print_head(void)
         }
     }
     (void)printf("alone with the daemon, thinking %.0f us: %.1f us a pass, %.2f a step\n",
-                 (double)scenarios[0].usec_min, alone_usec, alone_usec / n_weights);
-    (void)printf("%-19s %3s %-10s %7s %7s %7s %7s %7s %7s %7s %7s %7s %6s %5s %5s %9s %7s\n",
-                 "clients think", "N", "batching", "per run", "/launch", "pass50", "pass99", "step",
-                 "turn50", "turn99", "queue", "launch", "busy", "ahead", "vain", "slow/fast",
-                 "in step");
+                 (double)scenarios[0].usec_min, unit.pass_usec, unit.pass_usec / n_weights);
+    (void)printf(
+        "%-19s %3s %-10s %7s %7s %7s %7s %7s %7s %7s %7s %7s %6s %5s %5s %9s %7s %7s %7s\n",
+        "clients think", "N", "batching", "per run", "/launch", "pass50", "pass99", "step",
+        "turn50", "turn99", "queue", "launch", "busy", "ahead", "vain", "slow/fast", "last50",
+        "gain", "in step");
 }
 
 /* ---- the parent ---- */
@@ -275,7 +212,7 @@ static void run_scenario(const struct decode_scenario *scenario, bool is_shown,
 {
     atomic_store(&board->state, DECODE_RUNS);
     decode_meet(&run, n_meetings);
-    fixture_sleep(WARM_UP_SECONDS);
+    fixture_sleep(DECODE_WARM_UP_SECONDS);
     struct counts before = read_counts();
     fixture_sleep(span_seconds);
     struct counts after = read_counts();
@@ -315,19 +252,20 @@ static int run_client(uint32_t i)
     return decode_client_run(&run, i);
 }
 
-static void run_clients(enum decode_policy policy, uint32_t n, uint32_t n_scenarios, bool is_shown)
+static void run_clients(enum decode_policy policy, uint32_t n, const struct decode_scenario *list,
+                        uint32_t n_list, bool is_shown)
 {
     pid_t pids[DECODE_CLIENTS_MAX];
     uint32_t n_meetings = 0;
     run =
-        (struct decode_run){board, &fixture, &shape, policy, n, n_thoughts, scenarios, n_scenarios};
+        (struct decode_run){board, &fixture, shape, policy, n, n_thoughts, is_early, list, n_list};
     atomic_store(&board->n_arrived, 0);
     atomic_store(&board->has_weights, false);
     for (uint32_t i = 0; i < n; i++) {
         pids[i] = start_child(run_client, i);
     }
     for (uint32_t i = 0; i < run.n_scenarios; i++) {
-        run_scenario(&scenarios[i], is_shown, &n_meetings);
+        run_scenario(&list[i], is_shown, &n_meetings);
     }
     for (uint32_t i = 0; i < n; i++) {
         wait_for(pids[i]);
@@ -359,7 +297,7 @@ static int measure(uint32_t i_child)
     static struct decode_own own;
     (void)i_child;
     for (uint32_t i = 0; i < ARRAY_LENGTH(rows); i++) {
-        if (!decode_own_init(&own, &shape, rows[i], NULL)) {
+        if (!decode_own_init(&own, shape, rows[i], NULL)) {
             return 1;
         }
         shared->launch_usec[rows[i]] = measure_launches(&own);
@@ -373,7 +311,7 @@ static void start_daemon(enum decode_policy policy)
     char model[512], config[320], path[400];
     struct reason why;
     fixture_init(&fixture);
-    decode_model_write(&fixture.folder, "m", &shape);
+    decode_model_write(&fixture.folder, "m", shape);
     (void)snprintf(model, sizeof(model), "bench=%s", temp_path(&fixture.folder, "m"));
     (void)snprintf(config, sizeof(config),
                    "batching = %s\nlaunch_ahead = %s\ntuning = no\ndevices = cuda:0\n",
@@ -399,12 +337,13 @@ static void stop_daemon(void)
 /* The median pass of one client, in the daemon that is up. */
 static void measure_alone(void)
 {
-    struct window window;
-    run_clients(DECODE_OFF, 1, 1, false);
-    window_init(&window, &scenarios[0]);
-    alone_usec = percentile_of(&window.passes, 50);
-    window_finish(&window);
-    if (!(alone_usec > 0)) {
+    struct decode_window window;
+    run_clients(DECODE_OFF, 1, scenarios, 1, false);
+    decode_window_init(&window, &run, &scenarios[0], &unit);
+    unit.think_usec = (double)scenarios[0].usec_min;
+    unit.pass_usec = decode_percentile(&window.passes, 50);
+    decode_window_finish(&window);
+    if (!(unit.pass_usec > 0)) {
         fixture_fail(&fixture, "one client alone made no pass");
     }
 }
@@ -412,23 +351,27 @@ static void measure_alone(void)
 static void bench_daemon(enum decode_policy policy, const uint32_t *counts, uint32_t n_counts)
 {
     start_daemon(policy);
-    if (!(alone_usec > 0)) {
+    if (!(unit.pass_usec > 0)) {
         measure_alone();
         print_head();
     }
     for (uint32_t i = 0; i < n_counts; i++) {
-        run_clients(policy, counts[i], ARRAY_LENGTH(scenarios), true);
+        run_clients(policy, counts[i], chosen, n_chosen, true);
     }
     stop_daemon();
 }
 
 static void bench_own(const uint32_t *counts, uint32_t n_counts)
 {
-    if (!(alone_usec > 0)) { /* all are compared with one client of a daemon */
+    if (!(unit.pass_usec > 0)) { /* all are compared with one client of a daemon */
         bench_daemon(DECODE_OFF, counts, 0);
     }
+    uint32_t n_decode = n_chosen;
+    while (n_decode > 0 && chosen[n_decode - 1].has_prefill) {
+        n_decode--;
+    }
     for (uint32_t i = 0; i < n_counts; i++) {
-        run_clients(DECODE_OWN, counts[i], ARRAY_LENGTH(scenarios) - 1, true); /* none prefills */
+        run_clients(DECODE_OWN, counts[i], chosen, n_decode, true);
     }
 }
 
@@ -446,31 +389,78 @@ static uint32_t parse_counts(const char *text, uint32_t *ret_counts)
     return n;
 }
 
-int main(int argc, char **argv)
+static void choose(const uint32_t *numbers, uint32_t n)
 {
-    uint32_t counts[DECODE_CLIENTS_MAX] = {1, 2, 4, 8, 15};
-    uint32_t n_counts = 5;
-    const char *only = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--clients") == 0 && i + 1 < argc) {
-            n_counts = parse_counts(argv[++i], counts);
-        } else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
-            span_seconds = strtod(argv[++i], NULL);
-        } else if (strcmp(argv[i], "--thoughts") == 0 && i + 1 < argc) {
-            n_thoughts = (uint32_t)strtoul(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--batching") == 0 && i + 1 < argc) {
-            only = argv[++i];
-        } else if (strcmp(argv[i], "--launch-ahead") == 0 && i + 1 < argc) {
-            launch_ahead = argv[++i];
-        } else {
-            n_counts = 0;
+    for (uint32_t i = 0; i < ARRAY_LENGTH(scenarios); i++) {
+        bool is_wanted = n == 0;
+        for (uint32_t j = 0; j < n; j++) {
+            is_wanted = is_wanted || numbers[j] == i + 1;
+        }
+        if (is_wanted) {
+            chosen[n_chosen++] = scenarios[i];
         }
     }
-    if (n_counts == 0 || !(span_seconds > 0) || n_thoughts - 1 >= THOUGHTS_MAX) {
-        (void)fprintf(stderr, "usage: bench-decode-stream [--clients N,N,...] [--seconds S] "
-                              "[--batching NAME] [--thoughts N] [--launch-ahead false]\n");
-        return 2;
+}
+
+struct arguments {
+    uint32_t counts[DECODE_CLIENTS_MAX];
+    uint32_t n_counts;
+    uint32_t scenarios[DECODE_CLIENTS_MAX];
+    uint32_t n_scenarios; /* 0: all */
+    const char *only;     /* that policy; NULL: all */
+};
+
+/* One option; its value, NULL at the end of the line, is used up if true is in *ret_has_value. */
+static bool parse_option(struct arguments *arguments, const char *name, const char *value,
+                         bool *ret_has_value)
+{
+    *ret_has_value = strcmp(name, "--pdl") != 0;
+    if (!*ret_has_value) {
+        is_early = true;
+        return true;
     }
+    if (value == NULL) {
+        return false;
+    }
+    if (strcmp(name, "--clients") == 0) {
+        arguments->n_counts = parse_counts(value, arguments->counts);
+        return arguments->n_counts > 0;
+    }
+    if (strcmp(name, "--scenarios") == 0) {
+        arguments->n_scenarios = parse_counts(value, arguments->scenarios);
+        return arguments->n_scenarios > 0;
+    }
+    if (strcmp(name, "--seconds") == 0) {
+        span_seconds = strtod(value, NULL);
+        return span_seconds > 0;
+    }
+    if (strcmp(name, "--thoughts") == 0) {
+        n_thoughts = (uint32_t)strtoul(value, NULL, 10);
+        return n_thoughts - 1 < THOUGHTS_MAX;
+    }
+    if (strcmp(name, "--shape") == 0) {
+        shape = &shapes[strcmp(value, "70b") == 0];
+        return shape != &shapes[0] || strcmp(value, "8b") == 0;
+    }
+    arguments->only = strcmp(name, "--batching") == 0 ? value : arguments->only;
+    launch_ahead = strcmp(name, "--launch-ahead") == 0 ? value : launch_ahead;
+    return arguments->only == value || launch_ahead == value;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {.counts = {1, 2, 4, 8, 15}, .n_counts = 5};
+    bool has_value;
+    for (int i = 1; i < argc; i += has_value ? 2 : 1) {
+        if (!parse_option(&arguments, argv[i], argv[i + 1], &has_value)) {
+            (void)fprintf(stderr, "usage: bench-decode-stream [--clients N,N,...] [--seconds S] "
+                                  "[--batching NAME] [--thoughts N] [--pdl] [--shape 8b|70b] "
+                                  "[--scenarios N,N,...] [--launch-ahead false]\n");
+            return 2;
+        }
+    }
+    choose(arguments.scenarios, arguments.n_scenarios);
+    const char *only = arguments.only;
     gpu_need();
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
@@ -481,11 +471,11 @@ int main(int argc, char **argv)
     wait_for(start_child(measure, 0));
     for (enum decode_policy policy = DECODE_OFF; policy < DECODE_POLICIES; policy++) {
         if (only == NULL || strcmp(only, policy_names[policy]) == 0) {
-            bench_daemon(policy, counts, n_counts);
+            bench_daemon(policy, arguments.counts, arguments.n_counts);
         }
     }
     if (only == NULL || strcmp(only, policy_names[DECODE_OWN]) == 0) {
-        bench_own(counts, n_counts);
+        bench_own(arguments.counts, arguments.n_counts);
     }
     (void)munmap(shared, sizeof(*shared));
     return 0;

@@ -11,6 +11,10 @@
 float decode_think_usec(const struct decode_run *run, const struct decode_scenario *scenario,
                         uint32_t i_client)
 {
+    if (scenario->usec_slow > 0) {
+        bool is_slow = run->n_clients > 1 && i_client == run->n_clients - 1;
+        return is_slow ? scenario->usec_slow : scenario->usec_min;
+    }
     float share = run->n_clients > 1 ? (float)i_client / (float)(run->n_clients - 1) : 0;
     return scenario->usec_min + (scenario->usec_max - scenario->usec_min) * share;
 }
@@ -79,11 +83,23 @@ static bool find_weights(struct client *client)
     return true;
 }
 
+/* The last one's buffers have to be large where it prefills. */
+static uint64_t rows_of(const struct client *client)
+{
+    uint64_t n_rows = 1;
+    for (uint32_t i = 0; i < client->run->n_scenarios; i++) {
+        if (decode_is_prefilling(client->run, &client->run->scenarios[i], client->i_client)) {
+            n_rows = DECODE_PREFILL_ROWS;
+        }
+    }
+    return n_rows;
+}
+
 static bool open_daemon(struct client *client)
 {
     const struct decode_run *run = client->run;
     uint64_t intermediate = run->shape->intermediate;
-    uint64_t n_rows = client->i_client == run->n_clients - 1 ? DECODE_PREFILL_ROWS : 1;
+    uint64_t n_rows = rows_of(client);
     client->gemmd = fixture_open(run->fixture, GEMMD_PATH_RING);
     bool is_open =
         gemmd_buffer_alloc(client->gemmd, 0, 2 * n_rows * intermediate, &client->x) == GEMMD_OK &&
@@ -172,7 +188,7 @@ static bool think_and_ask(struct client *client, struct decode_record *record,
 /* The thought behind the last product ends the walk. */
 static bool walk_with_daemon(struct client *client, float usec, struct decode_record *record)
 {
-    struct thoughts thoughts = {.nsec = (uint32_t)(usec * 1000)};
+    struct thoughts thoughts = {.nsec = (uint32_t)(usec * 1000), .is_early = client->run->is_early};
     bool is_right = true;
     while (is_right && !is_over(client->run) &&
            record->n_steps + client->run->n_thoughts < DECODE_STEPS_MAX) {
@@ -187,7 +203,10 @@ static bool walk_with_daemon(struct client *client, float usec, struct decode_re
 static bool walk_alone(struct client *client, float usec, struct decode_record *record)
 {
     cudaEvent_t events[2];
-    struct thoughts thought = {.n = 1, .nsec = (uint32_t)(usec * 1000), .stamps = client->stamps};
+    struct thoughts thought = {.n = 1,
+                               .nsec = (uint32_t)(usec * 1000),
+                               .stamps = client->stamps,
+                               .is_early = client->run->is_early};
     bool is_right = true;
     for (uint32_t i = 0; i < 2; i++) {
         (void)cudaEventCreateWithFlags(&events[i], cudaEventBlockingSync | cudaEventDisableTiming);

@@ -20,8 +20,10 @@ enum decode_policy { DECODE_OWN, DECODE_OFF, DECODE_NATURAL, DECODE_RENDEZVOUS, 
 
 struct decode_scenario {
     const char *name;
-    float usec_min;   /* client 0 thinks */
-    float usec_max;   /* the last one */
+    float usec_min; /* client 0 thinks */
+    float usec_max; /* the last one */
+    float
+        usec_slow; /* if not 0: the last one thinks so long instead, and the others as the first */
     bool has_prefill; /* the last one asks for DECODE_PREFILL_ROWS rows at a time, and does not
                          think */
 };
@@ -52,6 +54,7 @@ struct decode_run {
     enum decode_policy policy;
     uint32_t n_clients;
     uint32_t n_thoughts; /* of a kernel: 1 to THOUGHTS_MAX; not of OWN */
+    bool is_early;       /* each kernel of a client is in its place in time */
     const struct decode_scenario *scenarios;
     uint32_t n_scenarios;
 };

@@ -55,7 +55,7 @@ void job_init(struct job *job, const struct gk_desc *desc, enum dtype x_dtype, e
     for (uint64_t i = 0; i < (uint64_t)JOB_ROWS_MAX * desc->k; i++) {
         elem_store(job->x, x_dtype, i, random_unit(&random));
     }
-    uint64_t scratch_bytes = gk_workspace_max(desc, job->problem.layout, job_device->cuda_arch);
+    uint64_t scratch_bytes = gk_workspace_max(&job->problem);
     assert_int_equal(job_device->ops->reserve(job_device, scratch_bytes, 0, NULL), 0);
 }
 

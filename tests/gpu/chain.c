@@ -10,7 +10,8 @@
 #include "tests/gpu/step.h"
 #include "tests/harness/random.h"
 
-const char *const chain_way_names[CHAIN_WAYS] = {"cpu", "memory operations", "kernel", "fused"};
+const char *const chain_way_names[CHAIN_WAYS] = {"cpu", "memory operations", "kernel", "fused",
+                                                 "fused, early"};
 
 static bool is_good(int status, const char *what)
 {
@@ -28,9 +29,24 @@ static bool is_cuda_good(int error, const char *what)
     return error == 0;
 }
 
+static bool is_fused(enum chain_way way)
+{
+    return way == CHAIN_FUSED || way == CHAIN_EARLY;
+}
+
 static enum gemmd_order order_of(enum chain_way way)
 {
     return way == CHAIN_MEMORY ? GEMMD_ORDER_MEMORY : GEMMD_ORDER_KERNEL;
+}
+
+/* Has this thread's GPU programmatic dependent launch? */
+static bool has_overlap(void)
+{
+    int device, major;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           major >= 9;
 }
 
 bool chain_has_way(gemmd_client_t *client, uint32_t device_index, enum chain_way way)
@@ -38,6 +54,9 @@ bool chain_has_way(gemmd_client_t *client, uint32_t device_index, enum chain_way
     gemmd_stream_t *stream;
     if (way == CHAIN_SYNC) {
         return true;
+    }
+    if (way == CHAIN_EARLY && !has_overlap()) {
+        return false;
     }
     int r = gemmd_stream_open(client, device_index, cudaStreamPerThread, order_of(way), &stream);
     if (r == GEMMD_OK) {
@@ -115,8 +134,8 @@ static int submit(struct chain *chain, struct gemmd_signal *signal)
 {
     int r;
     do {
-        r = chain->way == CHAIN_FUSED ? gemmd_submit_on_stream(chain->stream, &chain->gemm, signal)
-                                      : gemmd_gemm_on_stream(chain->stream, &chain->gemm);
+        r = is_fused(chain->way) ? gemmd_submit_on_stream(chain->stream, &chain->gemm, signal)
+                                 : gemmd_gemm_on_stream(chain->stream, &chain->gemm);
     } while (r == GEMMD_BUSY && sched_yield() == 0);
     return r;
 }
@@ -141,7 +160,7 @@ static bool steps_fused(struct chain *chain, uint32_t n_steps)
         /* The first kernel has no y yet: it makes nothing of nothing. */
         int error = step_enqueue_fused(y, chain->weight.n, x, i > 0 ? chain->weight.k : 0,
                                        i > 0 ? &before : NULL, i < n_steps ? &after : NULL,
-                                       chain->cuda_stream);
+                                       chain->way == CHAIN_EARLY, chain->cuda_stream);
         if (!is_cuda_good(error, "a step with signals")) {
             return false;
         }
@@ -152,7 +171,7 @@ static bool steps_fused(struct chain *chain, uint32_t n_steps)
 
 bool chain_steps(struct chain *chain, uint32_t n_steps)
 {
-    if (chain->way == CHAIN_FUSED) {
+    if (is_fused(chain->way)) {
         return steps_fused(chain, n_steps);
     }
     bool is_right = true;

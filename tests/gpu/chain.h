@@ -16,6 +16,8 @@ enum chain_way {
     CHAIN_MEMORY, /* stream memory operations */
     CHAIN_KERNEL, /* the library's kernel */
     CHAIN_FUSED,  /* the functions of gemmd_device.h in the step's own kernel */
+    CHAIN_EARLY,  /* the same, and the next step's kernel is in its place in time: programmatic
+                     dependent launch */
     CHAIN_WAYS,
 };
 
@@ -33,7 +35,7 @@ struct chain {
 extern const char *const chain_way_names[CHAIN_WAYS];
 
 /* chain_has_way() - can that client use it on the daemon's device of that index, the present one of
- * this thread? All but SYNC and MEMORY need MPS. */
+ * this thread? All but SYNC and MEMORY need MPS, EARLY compute capability 9.0 as well. */
 bool chain_has_way(gemmd_client_t *client, uint32_t device_index, enum chain_way way);
 
 /* chain_init() - a chain of its own buffers and stream over that weight, whose GPU is this thread's

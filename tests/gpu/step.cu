@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 
 #include "client/include/gemmd_device.h"
+#include "kernels/cuda/overlap_launch.cuh"
+#include "kernels/cuda/ptx.cuh"
 
 #define THREADS   128 /* few: a block that waits leaves room for the product */
 #define HOLD_NSEC 20000000000ull
@@ -37,14 +39,17 @@ static __global__ void __launch_bounds__(THREADS)
     step(y, n, x, k);
 }
 
+/* May have begun before the kernel ahead of it has ended: that one's writes come first. */
 static __global__ void __launch_bounds__(THREADS)
     fused_kernel(const __nv_bfloat162 *y, uint32_t n, __nv_bfloat162 *x, uint32_t k,
                  gemmd_signal before, gemmd_signal after)
 {
+    griddepcontrol_wait();
     if (threadIdx.x == 0 && before.done != nullptr) {
         gemmd_signal_wait(&before);
     }
     __syncthreads();
+    griddepcontrol_launch_dependents();
     step(y, n, x, k);
     __syncthreads();
     if (threadIdx.x == 0 && after.ready != nullptr) {
@@ -99,12 +104,13 @@ int step_enqueue(const void *y, uint32_t n, void *x, uint32_t k, cudaStream_t st
 
 int step_enqueue_fused(const void *y, uint32_t n, void *x, uint32_t k,
                        const struct gemmd_signal *before, const struct gemmd_signal *after,
-                       cudaStream_t stream)
+                       bool is_early, cudaStream_t stream)
 {
-    fused_kernel<<<1, THREADS, 0, stream>>>(
-        static_cast<const __nv_bfloat162 *>(y), n, static_cast<__nv_bfloat162 *>(x), k,
-        before != nullptr ? *before : NOBODY_WAITS, after != nullptr ? *after : NOBODY_WAITS);
-    return cudaGetLastError();
+    gemmd_signal signals[] = {before != nullptr ? *before : NOBODY_WAITS,
+                              after != nullptr ? *after : NOBODY_WAITS};
+    void *parameters[] = {&y, &n, &x, &k, &signals[0], &signals[1]};
+    return overlap_launch(reinterpret_cast<const void *>(fused_kernel), {1, THREADS, 0}, is_early,
+                          parameters, stream);
 }
 
 int hold_enqueue(const uint32_t *word, cudaStream_t stream)

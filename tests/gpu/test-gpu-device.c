@@ -174,7 +174,7 @@ static void job_init(struct job *job)
         job->x_rows[i] = (float *)job->x.base + i * K;
         job->y_rows[i] = (float *)job->y.base + i * N;
     }
-    uint64_t scratch_bytes = gk_workspace_max(&desc, job->problem.layout, device->cuda_arch);
+    uint64_t scratch_bytes = gk_workspace_max(&job->problem);
     assert_int_equal(device->ops->reserve(device, scratch_bytes, 0, NULL), 0);
     assert_int_equal(gk_select(&job->problem, &job->kernel, NULL), 0);
     gk_canonical_finish(&canonical);

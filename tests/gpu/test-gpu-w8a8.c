@@ -76,7 +76,8 @@ static void init(struct gpu_case *c, const struct gk_desc *desc, enum dtype x_dt
     assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)ROWS_MAX * desc->n * 4));
     c->n_x_scales = (uint32_t)num_max(gk_desc_x_scales(desc), 1);
     assert_cuda(cudaMalloc((void **)&c->x_scales, (uint64_t)ROWS_MAX * c->n_x_scales * 4));
-    assert_cuda(cudaMalloc(&c->workspace, gk_workspace_max(desc, c->layout, cuda_arch)));
+    const struct gk_problem like = {.desc = *desc, .layout = c->layout, .cuda_arch = cuda_arch};
+    assert_cuda(cudaMalloc(&c->workspace, gk_workspace_max(&like)));
 }
 
 static void finish(struct gpu_case *c)
@@ -155,7 +156,7 @@ static uint8_t *run(const struct gk_kernel *kernel, const struct gpu_case *c, ui
     uint8_t *y = malloc(ROWS_MAX * y_bytes);
     assert_non_null(y);
     assert_cuda(cudaMemset(c->y, 0xff, ROWS_MAX * y_bytes)); /* NaN in every type */
-    assert_cuda(cudaMemset(c->workspace, 0xff, gk_workspace_max(desc, c->layout, cuda_arch)));
+    assert_cuda(cudaMemset(c->workspace, 0xff, gk_workspace_max(&launch.problem)));
     assert_cuda(kernel->enqueue(&launch, NULL));
     assert_cuda(cudaMemcpy(y, c->y, ROWS_MAX * y_bytes, cudaMemcpyDeviceToHost));
     for (uint64_t i = m * y_bytes; m < ROWS_MAX && i < (m + 1) * y_bytes; i++) {
@@ -404,35 +405,17 @@ static void test_not_finite(void **state)
     }
 }
 
-static bool find_device(void)
-{
-    int major = 0, n = 0;
-    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0 || cudaSetDevice(0) != cudaSuccess ||
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess) {
-        return false;
-    }
-    cuda_arch = (uint32_t)major * 10;
-    return major == 9;
-}
-
 int main(void)
 {
-    if (!find_device()) {
-        print_message("skipped: no Hopper GPU\n");
+    const char *why = gpu_find(&cuda_arch);
+    if (why != NULL || cuda_arch != 90) {
+        print_message("skipped: %s\n", why != NULL ? why : "no Hopper GPU here");
         return SKIPPED;
-    }
-    uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
-    for (uint32_t i = 0; i < n_kernels; i++) {
-        if (kernels[i]->load() != 0) {
-            print_error("%s does not load\n", kernels[i]->name);
-            return 1;
-        }
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_schemes),
         cmocka_unit_test(test_quantised_rows),
         cmocka_unit_test(test_not_finite),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, gpu_load_kernels, NULL);
 }

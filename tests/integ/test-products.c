@@ -12,10 +12,9 @@
 #include <cmocka.h>
 
 #include "ipc/base/num.h"
-#include "tests/harness/fixture.h"
-#include "tests/harness/model.h"
 #include "tests/harness/product.h"
 #include "tests/harness/status_document.h"
+#include "tests/harness/tiny.h"
 
 #define N_CROWD       6u
 #define N_CROWD_RUNS  120u
@@ -33,15 +32,10 @@ static gemmd_client_t *zeromq;
 static int set_up(void **state)
 {
     (void)state;
-    char argument[512];
-    fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 1);
-    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument};
-    fixture_start(&fixture, &options);
+    int r = tiny_start(&fixture, &model, 1, NULL);
     ring = fixture_open(&fixture, GEMMD_PATH_RING);
     zeromq = fixture_open(&fixture, GEMMD_PATH_ZEROMQ);
-    return 0;
+    return r;
 }
 
 static int tear_down(void **state)
@@ -49,10 +43,7 @@ static int tear_down(void **state)
     (void)state;
     gemmd_close(ring);
     gemmd_close(zeromq);
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 static void init(struct product *product, gemmd_client_t *client, uint32_t i_weight,

@@ -23,6 +23,7 @@ FLOORS = {
     "daemon": ({"daemon/server", "daemon/keeper", "ipc/base"}, set()),
     "client": ({"ipc", "ipc/base", "client/include"}, set()),
     "client/include": (set(), set()),
+    "client/examples": ({"client/include"}, {"cuda"}),
     "client/tool": ({"client", "client/include", "ipc", "ipc/base"}, {"jansson.h", "ncurses.h"}),
     "deploy/demo": ({"client/include"}, {"jansson.h"}),
 }

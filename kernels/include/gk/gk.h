@@ -346,6 +346,7 @@ struct gk_problem {
     enum dtype x_dtype; /* F32, F16, BF16; or gk_act_dtype() when the rows come quantised */
     enum dtype y_dtype;
     uint32_t cuda_arch; /* what the GPU can: 80 for Ampere, 90 for Hopper; 0 on host */
+    uint32_t n_sms;     /* its multiprocessors, as this process sees them; 0 on host */
     bool is_prefill;    /* rows of one request that has more than GK_BATCH_ROWS_MAX: so in all of
                            its launches, that of its last few rows too */
     bool may_accumulate_fast; /* sums of e4m3 x may stay in the tensor core for all of k, which is
@@ -384,6 +385,21 @@ struct gk_launch {
                                          above are not read. NULL: no */
 };
 
+/* What plan() below finds out, as a line of printable text without tabs that can be kept for
+ * another process of the same build on a GPU of the same kind and driver, which is spared most of
+ * the work.
+ */
+#define GK_PLAN_TEXT_BYTES 4096u
+struct gk_planning {
+    const char *kept;              /* such a line, however damaged; NULL: there is none */
+    char text[GK_PLAN_TEXT_BYTES]; /* out: the line to be kept; left alone where nothing new was
+                                      found out */
+    struct reason note;            /* out: what went otherwise than it should, for people: that
+                                      `kept` was of no use, or that something failed; left alone
+                                      where all is well */
+};
+#define GK_PLANNING_NULL ((struct gk_planning){0})
+
 /* One row of the registry. */
 struct gk_kernel {
     const char *name; /* arch_types_op_scheme: "avx2_int4_gemm_group" */
@@ -416,11 +432,12 @@ struct gk_kernel {
      * plan(): for a weight whose problem (at m = 1) it may serve, with that device current, before
      * any launch of that weight: find out how to run weights of that shape. It may take some tenths
      * of a second and allocate. What it cannot plan, can_implement() declines from then on; NULL:
-     * there is nothing to plan. Any thread.
-     * rows_ahead_max(): the most rows of a launch of that problem, whatever its m, that is told of
-     * them by gk_launch.ahead; 0, or no such function: it takes none. With that device current. */
+     * there is nothing to plan. Any thread. *planning: what is kept of it, and what there is to
+     * say. rows_ahead_max(): the most rows of a launch of that problem, whatever its m, that is
+     * told of them by gk_launch.ahead; 0, or no such function: it takes none. With that device
+     * current. */
     int (*load)(void);
-    int (*plan)(const struct gk_problem *problem, const void *packed);
+    int (*plan)(const struct gk_problem *problem, const void *packed, struct gk_planning *planning);
     int (*enqueue)(const struct gk_launch *launch, void *stream);
     uint32_t (*rows_ahead_max)(const struct gk_problem *problem);
 };
@@ -465,10 +482,9 @@ void gk_wishes_clear(void);
 /* gk_is_disabled() - has gk_disable() named it? Pure, any thread once wishes are set. */
 bool gk_is_disabled(const struct gk_kernel *kernel);
 
-/* gk_workspace_max() - the most any eligible kernel needs for that weight at any m and dtype: what
- * a device sizes its scratch by at load. */
-uint64_t gk_workspace_max(const struct gk_desc *desc, const struct gk_layout *layout,
-                          uint32_t cuda_arch);
+/* gk_workspace_max() - the most any eligible kernel needs for a weight of that problem's desc and
+ * layout on its GPU, at any m and dtype: what a device sizes its scratch by at load. */
+uint64_t gk_workspace_max(const struct gk_problem *like);
 
 /* gk_host_isa_limit() - for tests and operators: forbid host kernels above "portable", "avx2" or
  * "avx512"; NULL lifts it. Not thread-safe: before any launch. gk_host_isa_check() - is it one of

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/include/gemmd.h"
@@ -23,6 +24,7 @@ struct thoughts {
     uint32_t n;
     uint32_t nsec;              /* each takes */
     struct think_stamp *stamps; /* (n) in memory of the device */
+    bool is_early;              /* the kernel behind may be in its place once the last y is there */
 };
 
 /* think_load() - once a process, before the other. think_enqueue() - one kernel. Both return a

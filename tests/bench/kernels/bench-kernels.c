@@ -282,7 +282,8 @@ static void bench_shape(struct team *team, const struct options *options,
     weight_init(&weight, format, n, k, options->is_huge);
     uint16_t *x = calloc((uint64_t)GK_BATCH_ROWS_MAX * k, sizeof(*x));
     uint16_t *y = calloc((uint64_t)GK_BATCH_ROWS_MAX * n, sizeof(*y));
-    uint64_t workspace_bytes = gk_workspace_max(&weight.desc, weight.layout, 0);
+    const struct gk_problem like = {.desc = weight.desc, .layout = weight.layout};
+    uint64_t workspace_bytes = gk_workspace_max(&like);
     void *workspace = aligned_alloc(64, num_align_up(workspace_bytes, 64));
     const void *x_rows[GK_BATCH_ROWS_MAX];
     void *y_rows[GK_BATCH_ROWS_MAX];

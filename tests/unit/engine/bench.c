@@ -114,7 +114,8 @@ static struct weight *make_weight(struct bench *bench, uint32_t i_weight)
     fill_canonical(&canonical, 17 + i_weight);
     weight->layout->pack(&canonical, weight->packed.base);
     gk_canonical_finish(&canonical);
-    uint64_t scratch_bytes = gk_workspace_max(&weight->desc, weight->layout, 0);
+    const struct gk_problem problem = weight_problem(weight);
+    uint64_t scratch_bytes = gk_workspace_max(&problem);
     assert_int_equal(bench->device->ops->reserve(bench->device, scratch_bytes, 0, &why), 0);
     return weight;
 }
@@ -232,13 +233,13 @@ bool bench_row_is_right(const struct weight *weight, const struct place *x, cons
     uint64_t row_bytes = (uint64_t)weight->desc.n * dtype_bytes(y->dtype);
     void *expected = calloc(1, row_bytes);
     void *y_rows[] = {expected};
+    const struct gk_problem like = weight_problem(weight);
     struct gk_launch launch = {
         .problem = {weight->desc, weight->layout, 1, x->dtype, y->dtype},
         .packed = weight->packed.base,
         .x_rows = x_rows,
         .y_rows = y_rows,
-        .workspace =
-            aligned_alloc(64, gk_workspace_max(&weight->desc, weight->layout, 0) / 64 * 64 + 64),
+        .workspace = aligned_alloc(64, gk_workspace_max(&like) / 64 * 64 + 64),
     };
     const struct gk_kernel *kernel;
     struct reason why = REASON_NULL;

@@ -310,6 +310,28 @@ static void short_deadlines_gain_nothing(void **state)
     }
 }
 
+/* Those whose every request is urgent have always the nearest deadline, and are in debt as often as
+ * not: whoever seldom asks, and is owed, is in time all the same. */
+static void short_deadlines_hide_nobody(void **state)
+{
+    (void)state;
+    static struct sim_setup setup;
+    struct sim_result honest;
+    struct sim_result result;
+    for (uint32_t n_hasty = 1; n_hasty <= 4; n_hasty++) {
+        each_its_own(&setup, 8);
+        setup.run_usec = 10;
+        setup.clients[7].think_usec = 300;
+        setup.clients[7].timeout_usec = 60;
+        sim_run(&setup, &honest);
+        for (uint32_t i = 0; i < n_hasty; i++) {
+            setup.clients[i].timeout_usec = 25;
+        }
+        sim_run(&setup, &result);
+        assert_true(result.n_done[7] >= 97 * honest.n_done[7] / 100);
+    }
+}
+
 /* A session gets a session's share of the chunks, however many prefills it asks for at once, and
  * how soon it wants them. */
 static void many_prefills_gain_nothing(void **state)
@@ -400,6 +422,7 @@ int main(void)
         cmocka_unit_test(prefill_stays_in_its_share),
         cmocka_unit_test(device_time_is_shared),
         cmocka_unit_test(short_deadlines_gain_nothing),
+        cmocka_unit_test(short_deadlines_hide_nobody),
         cmocka_unit_test(many_prefills_gain_nothing),
         cmocka_unit_test(recorded_clients_come_into_step),
         cmocka_unit_test(damaged_traces_are_refused),

@@ -306,9 +306,10 @@ static void push_random(struct scenario *scenario, struct record *record)
     record->order = ++scenario->n_pushes;
     record->pushed_at = scenario->n_nexts;
     /* A round has two launches a session at most: each costs a quantum here, which those who share
-     * it pay together, and everybody may overdraw once. A prefill waits for time to pass, not for
-     * launches. */
-    record->wait_bound = (n_before + 1) * 2 * N_SESSIONS * N_WEIGHTS;
+     * it pay together, and everybody may overdraw once; every other launch of a
+     * session may be one whose deadline was near, which is no turn of its own. A prefill waits for
+     * time to pass, not for launches. */
+    record->wait_bound = (n_before + 1) * 2 * 2 * N_SESSIONS * N_WEIGHTS;
     if (record->item.n_rows > ROWS_MAX) {
         record->wait_bound = UINT32_MAX;
     }

@@ -17,6 +17,8 @@ bool fake_has_no_memory;
 bool fake_is_lost_at_product;
 int32_t fake_n_held;
 uint32_t fake_n_opened;
+uint32_t fake_n_products;
+uint64_t fake_version = 130100;
 
 static float clock_msec;
 static bool is_after_product;
@@ -105,11 +107,22 @@ cudaError_t cudaMemcpyAsync(void *target, const void *source, size_t size_bytes,
     return cudaSuccess;
 }
 
+/* The library's workspace is nobody's here, and large. */
 cudaError_t cudaMemsetAsync(void *memory, int byte, size_t size_bytes, cudaStream_t stream)
 {
     (void)stream;
-    memset(memory, byte, size_bytes);
+    memset(memory, byte, size_bytes == CUBLASLT_WORKSPACE_BYTES ? 0 : size_bytes);
     return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaErrorLaunchFailure ? "cudaErrorLaunchFailure" : "cudaErrorOther";
 }
 
 /* ---- kernels of ours ---- */
@@ -152,6 +165,11 @@ const char *cublaslt_open(void)
     return NULL;
 }
 
+uint64_t cublaslt_version(void)
+{
+    return fake_version;
+}
+
 static const struct fake_algorithm *named(const cublasLtMatmulAlgo_t *algorithm)
 {
     return &fake_algorithms[fake_index_of(algorithm)];
@@ -170,8 +188,12 @@ uint32_t cublaslt_algorithms(const struct cublaslt_gemm *gemm, cublasLtMatmulAlg
     return n;
 }
 
+/* What is no algorithm of its own it declines, as the library does. */
 bool cublaslt_can(const struct cublaslt_gemm *gemm, const cublasLtMatmulAlgo_t *algorithm)
 {
+    if (fake_index_of(algorithm) >= fake_n_algorithms) {
+        return false;
+    }
     bool is_dense = gemm->x_stride == gemm->k;
     return gemm->m != named(algorithm)->refused_m && (is_dense || !named(algorithm)->is_dense_only);
 }
@@ -186,15 +208,27 @@ static float element(const struct cublaslt_gemm *gemm, const struct cublaslt_poi
     return x * w * (1 + 0x1p-8f * (float)n_bits) + bias; /* seen in 16 bits, too */
 }
 
-int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_pointers *at,
-                     const cublasLtMatmulAlgo_t *algorithm, void *stream)
+bool cublaslt_is_declined(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+const char *cublaslt_status_name(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED" : "another";
+}
+
+cublasStatus_t cublaslt_multiply(const struct cublaslt_gemm *gemm,
+                                 const struct cublaslt_pointers *at,
+                                 const cublasLtMatmulAlgo_t *algorithm, void *stream)
 {
     (void)stream;
-    is_after_product = true;
-    if (fake_is_lost_at_product) {
-        return cudaErrorUnknown;
-    }
     const struct fake_algorithm *fake = named(algorithm);
+    is_after_product = true;
+    fake_n_products++;
+    if (fake_is_lost_at_product || fake->fails) {
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
     bool is_many = gemm->m > fake->few_rows && fake->many_msec > 0;
     for (uint32_t i = 0; i < gemm->m; i++) {
         for (uint32_t j = 0; j < gemm->n; j++) {
@@ -211,5 +245,5 @@ int cublaslt_enqueue(const struct cublaslt_gemm *gemm, const struct cublaslt_poi
         }
     }
     clock_msec += is_many ? fake->many_msec : fake->msec;
-    return cudaSuccess;
+    return CUBLAS_STATUS_SUCCESS;
 }

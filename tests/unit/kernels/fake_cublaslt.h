@@ -20,6 +20,7 @@ struct fake_algorithm {
     uint32_t refused_m;  /* the one m that it does not take; 0: none */
     bool is_dense_only;  /* wants rows of x without a gap */
     bool truncates;      /* to 16 bits, where others round */
+    bool fails;          /* at each product */
 };
 
 /* What the library has, most highly ranked first; left alone while it is in use. */
@@ -29,7 +30,9 @@ extern bool fake_has_no_memory;      /* cudaMalloc() fails */
 extern bool fake_is_lost_at_product; /* and then no call of the device's succeeds */
 extern int32_t fake_n_held;          /* allocations, streams and events that were not given back */
 
-extern uint32_t fake_n_opened; /* calls of cublaslt_open() */
+extern uint32_t fake_n_opened;   /* calls of cublaslt_open() */
+extern uint32_t fake_n_products; /* that were asked for */
+extern uint64_t fake_version;    /* of the library */
 
 /* fake_index_of() - which of them an algorithm of the library's is. */
 uint32_t fake_index_of(const void *algorithm);

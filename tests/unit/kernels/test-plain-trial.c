@@ -6,7 +6,7 @@
 #include "cmocka_all.h"
 #include "ipc/base/half.h"
 #include "ipc/base/num.h"
-#include "kernels/cuda/plain_plan.h"
+#include "kernels/cuda/plain_trial.h"
 #include "tests/unit/kernels/fake_cublaslt.h"
 
 #define M 256u
@@ -38,12 +38,13 @@ static struct cublaslt_gemm gemm_of(enum dtype y_dtype)
 }
 
 static void try_all(const struct fake_algorithm *algorithms, uint32_t n,
-                    struct plain_plan *ret_plan, const char **ret_text)
+                    struct plain_plan *ret_plan, struct reason *ret_note)
 {
     const struct cublaslt_gemm sums = gemm_of(DTYPE_F32), rounded = gemm_of(DTYPE_BF16);
     fake_algorithms = algorithms;
     fake_n_algorithms = n;
-    assert_int_equal(plain_trial(&sums, &rounded, w, ret_plan, ret_text), cudaSuccess);
+    *ret_note = REASON_NULL;
+    assert_int_equal(plain_trial(&sums, &rounded, w, ret_plan, ret_note), cudaSuccess);
     assert_int_equal(fake_n_held, 0);
 }
 
@@ -66,9 +67,9 @@ static void test_time_decides_no_bit(void **state)
                                                        {.order = FAKE_ORDER_B, .msec = 1},
                                                        {.order = FAKE_ORDER_A, .msec = 1.5f}};
     struct plain_plan plan;
-    const char *text;
-    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
-    assert_null(text);
+    struct reason note = REASON_NULL;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
+    assert_int_equal(note.status, 0);
     assert_all_chosen(&plan, 2);
 }
 
@@ -79,15 +80,35 @@ static void test_bits_that_change_with_m(void **state)
                                                        {.order = FAKE_ORDER_B, .msec = 3},
                                                        {.order = FAKE_ORDER_A, .msec = 2}};
     struct plain_plan plan;
-    const char *text;
-    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
-    assert_null(text);
+    struct reason note = REASON_NULL;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
+    assert_int_equal(note.status, 0);
     assert_all_chosen(&plan, 1);
-    try_all(algorithms, 1, &plan, &text);
-    assert_non_null(text);
+    try_all(algorithms, 1, &plan, &note);
+    assert_string_equal(note.text, "no algorithm of cuBLASLt gives a row the same bits at every m: "
+                                   "of 1 trials 1 gave other bits, 0 were declined");
     assert_int_equal(plan.sums.rows_max, 0);
-    try_all(algorithms, 0, &plan, &text);
-    assert_non_null(text);
+    try_all(algorithms, 0, &plan, &note);
+    assert_string_equal(note.text, "cuBLASLt names no algorithm for it");
+}
+
+/* What fails is not taken, is told from what has other bits, and told also where others serve. */
+static void test_what_fails(void **state)
+{
+    (void)state;
+    static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_A, .fails = true},
+                                                       {.order = FAKE_ORDER_BY_M, .msec = 1},
+                                                       {.order = FAKE_ORDER_A, .msec = 2}};
+    struct plain_plan plan;
+    struct reason note = REASON_NULL;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
+    assert_all_chosen(&plan, 2);
+    assert_int_equal(note.status, STATUS_DEVICE_ERROR);
+    try_all(algorithms, 2, &plan, &note);
+    assert_int_equal(plan.sums.rows_max, 0);
+    assert_string_equal(
+        note.text, "cuBLASLt failed with CUBLAS_STATUS_EXECUTION_FAILED at 256 rows: of 2 "
+                   "trials of an algorithm 1 failed, 1 gave a row other bits, 0 were declined");
 }
 
 static void test_the_fastest_of_each_range(void **state)
@@ -98,8 +119,8 @@ static void test_the_fastest_of_each_range(void **state)
         {.order = FAKE_ORDER_A, .msec = 1, .few_rows = 96, .many_msec = 4},
         {.order = FAKE_ORDER_A, .msec = 5, .few_rows = 192, .many_msec = 1.5f}};
     struct plain_plan plan;
-    const char *text;
-    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    struct reason note = REASON_NULL;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
     for (uint32_t m = 1; m <= M; m++) {
         uint32_t index = m <= 96 ? 1 : m <= 192 ? 0 : 2;
         assert_chosen(&plan.sums, m, index);
@@ -114,9 +135,9 @@ static void test_a_range_that_has_none_of_its_own(void **state)
     static const struct fake_algorithm algorithms[] = {
         {.order = FAKE_ORDER_B, .msec = 1, .ranked_max = 64}, {.order = FAKE_ORDER_A, .msec = 2}};
     struct plain_plan plan;
-    const char *text;
-    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
-    assert_null(text);
+    struct reason note = REASON_NULL;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
+    assert_int_equal(note.status, 0);
     assert_all_chosen(&plan, 1);
 }
 
@@ -129,8 +150,8 @@ static void test_what_cannot_all(void **state)
         {.order = FAKE_ORDER_A, .msec = 1, .is_dense_only = true},
         {.order = FAKE_ORDER_A, .msec = 2, .refused_m = 150}};
     struct plain_plan plan;
-    const char *text;
-    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    struct reason note = REASON_NULL;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
     for (uint32_t m = 1; m <= M; m++) {
         assert_chosen(&plan.rounded, m, m > 128 && m <= 192 ? 0 : 2);
     }
@@ -143,12 +164,12 @@ static void test_rounding_of_its_own(void **state)
     static const struct fake_algorithm algorithms[] = {
         {.order = FAKE_ORDER_A, .msec = 1, .truncates = true}, {.order = FAKE_ORDER_A, .msec = 2}};
     struct plain_plan plan;
-    const char *text;
-    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
+    struct reason note = REASON_NULL;
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
     assert_chosen(&plan.sums, M, 0);
     assert_chosen(&plan.rounded, M, 1);
-    try_all(algorithms, 1, &plan, &text);
-    assert_null(text);
+    try_all(algorithms, 1, &plan, &note);
+    assert_int_equal(note.status, 0);
     assert_int_equal(plan.sums.rows_max, M);
     assert_int_equal(plan.rounded.rows_max, 0);
 }
@@ -160,10 +181,10 @@ static void test_a_weight_of_zeros(void **state)
                                                        {.order = FAKE_ORDER_A, .msec = 2},
                                                        {.order = FAKE_ORDER_B, .msec = 1}};
     struct plain_plan plan;
-    const char *text;
+    struct reason note = REASON_NULL;
     memset(w, 0, sizeof(w));
-    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &text);
-    assert_null(text);
+    try_all(algorithms, ARRAY_LENGTH(algorithms), &plan, &note);
+    assert_int_equal(note.status, 0);
     assert_all_chosen(&plan, 1);
     (void)fill_w(state);
 }
@@ -175,11 +196,11 @@ static void test_a_device_that_is_lost(void **state)
     static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_A, .msec = 1}};
     const struct cublaslt_gemm sums = gemm_of(DTYPE_F32), rounded = gemm_of(DTYPE_BF16);
     struct plain_plan plan;
-    const char *text;
+    struct reason note = REASON_NULL;
     fake_algorithms = algorithms;
     fake_n_algorithms = ARRAY_LENGTH(algorithms);
     fake_is_lost_at_product = true;
-    assert_int_equal(plain_trial(&sums, &rounded, w, &plan, &text), cudaErrorLaunchFailure);
+    assert_int_equal(plain_trial(&sums, &rounded, w, &plan, &note), cudaErrorLaunchFailure);
     fake_is_lost_at_product = false;
     assert_int_equal(fake_n_held, 0);
 }
@@ -189,29 +210,11 @@ static void test_no_memory(void **state)
     (void)state;
     const struct cublaslt_gemm sums = gemm_of(DTYPE_F32), rounded = gemm_of(DTYPE_BF16);
     struct plain_plan plan;
-    const char *text;
+    struct reason note = REASON_NULL;
     fake_has_no_memory = true;
-    assert_int_equal(plain_trial(&sums, &rounded, w, &plan, &text), cudaErrorMemoryAllocation);
+    assert_int_equal(plain_trial(&sums, &rounded, w, &plan, &note), cudaErrorMemoryAllocation);
     fake_has_no_memory = false;
     assert_int_equal(fake_n_held, 0);
-}
-
-/* Whose GPU is of a known kind has no trial, but a handle of its own. */
-static void test_a_second_device(void **state)
-{
-    (void)state;
-    static const struct fake_algorithm algorithms[] = {{.order = FAKE_ORDER_A, .msec = 1}};
-    const struct gk_problem problem = {.desc = {.n = N, .k = K, .code = GK_CODE_BF16},
-                                       .cuda_arch = 90};
-    const char *text;
-    fake_algorithms = algorithms;
-    fake_n_algorithms = ARRAY_LENGTH(algorithms);
-    assert_int_equal(plain_plan_make(&problem, w), cudaSuccess);
-    const struct plain_plan *plan = plain_plan_find(&problem, &text);
-    assert_non_null(plan);
-    assert_int_equal(plain_plan_make(&problem, w), cudaSuccess);
-    assert_ptr_equal(plain_plan_find(&problem, &text), plan);
-    assert_int_equal(fake_n_opened, 2);
 }
 
 int main(void)
@@ -219,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time_decides_no_bit),
         cmocka_unit_test(test_bits_that_change_with_m),
+        cmocka_unit_test(test_what_fails),
         cmocka_unit_test(test_the_fastest_of_each_range),
         cmocka_unit_test(test_a_range_that_has_none_of_its_own),
         cmocka_unit_test(test_what_cannot_all),
@@ -226,7 +230,6 @@ int main(void)
         cmocka_unit_test(test_a_weight_of_zeros),
         cmocka_unit_test(test_a_device_that_is_lost),
         cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_a_second_device),
     };
     return cmocka_run_group_tests(tests, fill_w, NULL);
 }

@@ -48,7 +48,8 @@ static void test_what_is_declined(void **state)
     expect_declined(&cuda_plain_cublaslt_prefill, &problem, "requests of more than 64 rows");
     problem = good;
     problem.x_dtype = DTYPE_F16;
-    expect_declined(&cuda_plain_cublaslt_prefill, &problem, "x of the weight's own type, bf16");
+    expect_declined(&cuda_plain_cublaslt_prefill, &problem,
+                    "cuBLASLt multiplies x of the weight's own type only, bf16");
     problem = good;
     problem.desc.code = GK_CODE_F32;
     expect_declined(&cuda_plain_cublaslt_prefill, &problem, "plain f16 and bf16 weights");
@@ -108,7 +109,7 @@ static void test_ranges(void **state)
         assert_ptr_equal(plain_algorithm(&choice, ms[i][0]), &choice.algorithms[ms[i][1]]);
     }
     choice.rows_max = 64;
-    assert_int_equal(plain_range_end(64, 2), 64);
+    assert_int_equal(plain_range_last(64, 2), 64);
     assert_ptr_equal(plain_algorithm(&choice, 64), &choice.algorithms[2]);
 }
 

@@ -185,7 +185,7 @@ static void test_workspace_and_prediction(void **state)
 {
     (void)state;
     struct gk_problem problem = good_problem();
-    uint64_t most = gk_workspace_max(&problem.desc, problem.layout, 0);
+    uint64_t most = gk_workspace_max(&problem);
     const struct gk_kernel *chosen = NULL;
     double previous = 0;
     for (uint32_t m = 1; m <= GK_BATCH_ROWS_MAX; m++) {

@@ -65,7 +65,8 @@ static void test_workspace_is_reserved(void **state)
     write_flat(64, 256, 2, 9, ONE, 7);
     assert_int_equal(run(LOADER_JOB_LOAD, "m"), 0);
     struct weight *weight = store_find(f.store, "m/p");
-    uint64_t needed_bytes = gk_workspace_max(&weight->desc, weight->layout, 0);
+    const struct gk_problem problem = weight_problem(weight);
+    uint64_t needed_bytes = gk_workspace_max(&problem);
     weight_unref(weight);
     assert_int_equal(atomic_load(&f.fake.reserved_bytes), needed_bytes);
 }

@@ -83,10 +83,12 @@ static void test_damaged_lines_are_skipped(void **state)
 {
     (void)state;
     struct tuning_table table = TUNING_TABLE_NULL;
+    struct reason why = REASON_NULL;
     write_text("# comment\n\nkey\nkey\t1\tk\n\t1\tk\t1.0\nkey\t0\tk\t1.0\nkey\t-1\tk\t1.0\n"
                "key\t1x\tk\t1.0\nkey\t1\tk\tnan\nkey\t1\tk\t-2\nkey\t1\tk\tinf\n"
-               "key\t2\tgood\t3.5\nkey\t3\tno line feed\t4.5");
-    assert_int_equal(tuning_file_read(&table, path, NULL), 0);
+               "key\t1\tk\t1.0\tmore\nkey\t2\tgood\t3.5\nkey\t3\tno line feed\t4.5");
+    assert_int_equal(tuning_file_read(&table, path, &why), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(why.text, "10 of its 14 lines are none of ours and left out, line 3"));
     assert_int_equal(table.n, 2);
     assert_true(tuning_table_get(&table, "key", 2, "good") == 3.5);
     assert_true(tuning_table_get(&table, "key", 3, "no line feed") == 4.5);
