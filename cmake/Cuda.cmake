@@ -26,31 +26,44 @@ list(APPEND gemmd_nvcc_flags
 if(GEMMD_WERROR)
     list(APPEND gemmd_nvcc_flags -Werror all-warnings)
 endif()
-# Registers and spills of each kernel go to FILE.cu.o.kernels beside the object.
-option(GEMMD_CHECK_SPILLS "fail where a kernel's registers spill, it has a stack, or its products wait for one another" OFF)
+option(GEMMD_CHECK_KERNELS "fail where a kernel's registers spill, it has a stack, or its products wait for one another" ON)
 set(gemmd_nvcc ${CMAKE_C_COMPILER_LAUNCHER} ${CUDAToolkit_NVCC_EXECUTABLE})
-if(GEMMD_CHECK_SPILLS)
-    list(APPEND gemmd_nvcc_flags -Xptxas=-v)
-endif()
 
-# gemmd_cuda_sources(TARGET file.cu ...): compile each and add the object to TARGET.
+# What ptxas says of the kernels of an object, FILE.cu.o.ptxas, becomes FILE.cu.o.kernels, or an error. A step of its own: it
+# takes no time, and what is allowed may change without a kernel being compiled again.
+function(gemmd_check_kernels target object)
+    set(check ${CMAKE_SOURCE_DIR}/cmake/check-kernels)
+    set(allowed ${CMAKE_SOURCE_DIR}/cmake/kernels-allowed.txt)
+    get_filename_component(name ${object} NAME)
+    add_custom_command(OUTPUT ${object}.kernels
+        COMMAND ${check} ${allowed} ${object}.kernels ${object}.ptxas
+        DEPENDS ${object}.ptxas ${check} ${allowed} VERBATIM
+        COMMENT "Checking kernels of ${name}")
+    target_sources(${target} PRIVATE ${object}.kernels)
+endfunction()
+
+# gemmd_cuda_sources(TARGET [CHECKED] file.cu ...): compile each and add the object to TARGET. CHECKED: a library's, whose kernels
+# are checked.
 function(gemmd_cuda_sources target)
-    foreach(source ${ARGN})
+    cmake_parse_arguments(PARSE_ARGV 1 arg CHECKED "" "")
+    foreach(source ${arg_UNPARSED_ARGUMENTS})
         set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
         get_filename_component(folder ${object} DIRECTORY)
         file(MAKE_DIRECTORY ${folder})
-        set(check)
-        set(check_files)
-        if(GEMMD_CHECK_SPILLS)
-            set(check_files ${CMAKE_SOURCE_DIR}/cmake/check-kernels ${CMAKE_SOURCE_DIR}/cmake/kernels-allowed.txt)
-            set(check ${check_files} ${object}.kernels)
+        set(log)
+        set(compile ${gemmd_nvcc} ${gemmd_nvcc_flags})
+        if(arg_CHECKED AND GEMMD_CHECK_KERNELS)
+            set(log ${object}.ptxas)
+            set(compile ${CMAKE_SOURCE_DIR}/cmake/compile-kernels ${log} ${compile} -Xptxas=-v)
         endif()
-        add_custom_command(OUTPUT ${object}
-            COMMAND ${check} ${gemmd_nvcc} ${gemmd_nvcc_flags} -I${CMAKE_SOURCE_DIR}
-                -I${CMAKE_SOURCE_DIR}/kernels/include -MD -MF ${object}.d
+        add_custom_command(OUTPUT ${object} ${log}
+            COMMAND ${compile} -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/kernels/include -MD -MF ${object}.d
                 -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
-            DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${check_files} DEPFILE ${object}.d VERBATIM
+            DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d VERBATIM
             COMMENT "Building CUDA object ${source}")
         target_sources(${target} PRIVATE ${object})
+        if(log)
+            gemmd_check_kernels(${target} ${object})
+        endif()
     endforeach()
 endfunction()

@@ -133,9 +133,9 @@ static int print_explanation(struct tool *tool, const struct msg_reply *reply)
     if (n_choices > 0 && choices[0].floor_usec > 0) {
         (void)snprintf(floor, sizeof(floor), "%.1f us", choices[0].floor_usec);
     }
-    (void)printf("%s: n %u, k %u, %s, packed as %s in %s, floor %s\n", weight->name, weight->n,
-                 weight->k, weight->format, weight->layout, tool_bytes(weight->packed_bytes, bytes),
-                 floor);
+    (void)printf("%s: n %u, k %u, %s, packed as %s in %s, floor %s; x and y of %s\n", weight->name,
+                 weight->n, weight->k, weight->format, weight->layout,
+                 tool_bytes(weight->packed_bytes, bytes), floor, dtype_name(weight->act_dtype));
     print_choices(choices, n_choices);
     return explain_others(stdout, choices, n_choices);
 }

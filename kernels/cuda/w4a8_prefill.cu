@@ -18,6 +18,7 @@
 
 #include "kernels/cuda/device_table.cuh"
 #include "kernels/cuda/div_up.cuh"
+#include "kernels/cuda/sm90a.cuh"
 #include "kernels/cuda/w4a8.h"
 #include "kernels/cuda/w4a8_store.cuh"
 
@@ -70,6 +71,9 @@ __device__ __forceinline__ void init_barriers()
 
 __global__ void __launch_bounds__(n_threads, 1) w4a8_prefill(const __grid_constant__ w4a8_args args)
 {
+    if (!is_sm90a) {
+        return;
+    }
     uint32_t rank = cluster_ctarank();
     if (threadIdx.x == 0) {
         init_barriers();

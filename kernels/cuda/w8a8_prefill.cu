@@ -21,6 +21,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device_table.cuh"
+#include "kernels/cuda/sm90a.cuh"
 #include "kernels/cuda/w8a8.h"
 #include "kernels/cuda/w8a8_prefill_store.cuh"
 
@@ -97,6 +98,9 @@ template <w8a8_kind kind, bool is_one_chain>
 __global__ void __launch_bounds__(n_threads, 1)
     w8a8_prefill(const __grid_constant__ w8a8_gemm_args args, const tiling cut)
 {
+    if (!is_sm90a) {
+        return;
+    }
     init_barriers<kind>(cut);
     meet(cut);
     griddepcontrol_launch_dependents();

@@ -242,6 +242,7 @@ static void test_explanation_for_people(void **state)
     assert_true(count(output(), "\n") <= 23);
     assert_int_equal(count(output(), "portable_int4_gemm_group"), 7);
     assert_int_equal(count(output(), "avx2_fp8_gemm_group"), 1);
+    assert_int_equal(count(output(), "; x and y of f16\n"), 1);
     assert_int_equal(count(output(), " predicted"), 0);
     assert_int_equal(count(output(), "\n- not known: the daemon measures"), 1);
     assert_int_equal(GEMMCTL("explain", "tiny/layer.int4", "--m", "3,8..32"), DONE);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A build fails at a kernel whose registers spill, and says which (cmake/check-kernels): seen with kernels that do, and one that does not."""
+"""A build fails at a kernel whose registers spill, and says which (cmake/check-kernels): seen with kernels that do, and one that does not.
+What is allowed in cmake/kernels-allowed.txt is what kernels of this build have, to the byte."""
 import os
 import pathlib
 import re
@@ -46,34 +47,66 @@ CASES = [
 ]
 
 
+BUILD = pathlib.Path(os.environ.get("GEMMD_BUILD_DIR", ROOT / "build/test"))
+ALLOWED = ROOT / "cmake/kernels-allowed.txt"
+
+
 def compiler():
-    cache = pathlib.Path(os.environ.get("GEMMD_BUILD_DIR", ROOT / "build/test")) / "CMakeCache.txt"
+    cache = BUILD / "CMakeCache.txt"
     found = re.search(r"^CUDAToolkit_NVCC_EXECUTABLE:[A-Z]+=(.+)$", cache.read_text() if cache.exists() else "", re.M)
     return found and pathlib.Path(found[1]).exists() and found[1]
 
 
-def run_check(folder, allowed, command):
+def compile_and_check(folder, allowed, command):
+    """The exit code, and what is said, of the step that fails, or of the last one."""
     (folder / "allowed").write_text(allowed + "\n")
-    checked = [ROOT / "cmake/check-kernels", folder / "allowed", folder / "report", *command]
-    return subprocess.run(checked, capture_output=True, text=True)
+    log = folder / "log"
+    done = subprocess.run([ROOT / "cmake/compile-kernels", log, *command], capture_output=True, text=True)
+    if done.returncode == 0:
+        check = [ROOT / "cmake/check-kernels", folder / "allowed", folder / "report", log]
+        done = subprocess.run(check, capture_output=True, text=True)
+    return done.returncode, done.stderr
 
 
 def refusals(folder, nvcc):
     for source, allowed, refusal in CASES:
         (folder / "a.cu").write_text(source)
         command = [nvcc, "-arch=sm_80", "-Xptxas=-v", "-cubin", "-o", folder / "a.cubin", folder / "a.cu"]
-        done = run_check(folder, allowed, command)
-        is_as_told = done.returncode == 0 if refusal is None else done.returncode == 1 and re.search(refusal, done.stderr)
+        code, said = compile_and_check(folder, allowed, command)
+        is_as_told = code == 0 if refusal is None else code == 1 and re.search(refusal, said)
         if not is_as_told:
-            yield f"allowed '{allowed}', wanted {refusal or 'nothing'}: exit code {done.returncode}, {done.stderr}"
-        if not (folder / "report").read_text().startswith("sm_80 "):
-            yield f"the report has no line: {(folder / 'report').read_text()}"
-    done = run_check(folder, "", ["sh", "-c", f"printf '%s' \"{WAITS}\" >&2"])
-    if done.returncode != 1 or "products wait for one another: a reason" not in done.stderr:
-        yield f"products that wait: exit code {done.returncode}, {done.stderr}"
-    done = run_check(folder, "", ["sh", "-c", "echo broken >&2; exit 3"])
-    if done.returncode != 3 or "broken" not in done.stderr:
-        yield f"a compiler that fails: exit code {done.returncode}, {done.stderr}"
+            yield f"allowed '{allowed}', wanted {refusal or 'nothing'}: exit code {code}, {said}"
+        report = folder / "report"
+        if report.exists() != (refusal is None):
+            yield f"allowed '{allowed}', wanted {refusal or 'nothing'}: a report {'is' if report.exists() else 'is not'} there"
+        if report.exists() and not report.read_text().startswith("sm_80 "):
+            yield f"the report has no line: {report.read_text()}"
+    code, said = compile_and_check(folder, "", ["sh", "-c", f"printf '%s' \"{WAITS}\" >&2"])
+    if code != 1 or "products wait for one another: a reason" not in said:
+        yield f"products that wait: exit code {code}, {said}"
+    code, said = compile_and_check(folder, "", ["sh", "-c", "echo broken >&2; exit 3"])
+    if code != 3 or "broken" not in said or (folder / "log").exists():
+        yield f"a compiler that fails: exit code {code}, {said}"
+
+
+def kernels_built():
+    """(architecture, bytes of stack, name) of each."""
+    for report in BUILD.glob("**/*.cu.o.kernels"):
+        for line in report.read_text().splitlines():
+            arch, _, stack, _, _, name = line.split(" ", 5)
+            yield arch, int(stack), name
+
+
+def idle_allowances():
+    """Lines of what is allowed that no kernel needs, or not so much of."""
+    kernels = list(kernels_built())
+    for line in ALLOWED.read_text().splitlines():
+        if not kernels or not line or line.startswith("#"):
+            continue
+        arch, allowed, name = line.split(" ", 2)
+        most = max((stack for arch_of, stack, name_of in kernels if arch_of == arch and re.search(name, name_of)), default=0)
+        if most != int(allowed):
+            yield f"{ALLOWED.name}: '{line}', but {most} bytes are what any of these kernels has"
 
 
 if __name__ == "__main__":
@@ -82,6 +115,6 @@ if __name__ == "__main__":
         print("this build has no nvcc")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as scratch:
-        failed = list(refusals(pathlib.Path(scratch), nvcc_found))
+        failed = [*refusals(pathlib.Path(scratch), nvcc_found), *idle_allowances()]
     print("\n".join(failed) or f"{len(CASES) + 2} compilations were judged as they should be")
     sys.exit(bool(failed))
