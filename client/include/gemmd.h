@@ -165,7 +165,7 @@ struct gemmd_options {
 
 /* gemmd_open() - connect to the daemon. options: NULL for the defaults.
  * Errors: DISCONNECTED when no daemon listens there; VERSION; QUOTA; PERMISSION; BUSY while fewer
- * than 8 descriptors are free in this process.
+ * than 8 descriptors are free in this process, or no two threads can be started.
  * Return: GEMMD_OK with *ret_client, to be given to gemmd_close(). Blocks up to timeout_msec: a
  * daemon that is not there is waited for only after it has been. */
 GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,

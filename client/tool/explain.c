@@ -108,7 +108,8 @@ static void print_choices(const struct msg_choice *choices, uint32_t n)
     }
     if (marks.has_unknown) {
         (void)printf(
-            "- not known: the daemon measures up to M 64, on the host with tuning = yes\n");
+            "- not known: the daemon measures up to M 64, on the host only with tuning = yes in "
+            "gemmd.conf\n");
     }
     if (marks.has_cached) {
         (void)printf("cache: faster than memory can be read, since a cache holds the weight\n");

@@ -16,6 +16,7 @@
 #include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/num.h"
+#include "ipc/utf8.h"
 
 #define MANIFEST_BYTES_MAX (64u << 20)
 #define SEALS              (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
@@ -61,8 +62,27 @@ static int write_text(int fd, const char *text)
     return r != 0 ? r : write_all(fd, padded, text_bytes, sizeof(header));
 }
 
+static bool is_text(const char *path)
+{
+    return utf8_valid_bytes(path, strlen(path)) == strlen(path);
+}
+
+/* The one thing of a model that need not be: JSON is UTF-8. */
+static int check_paths(const struct model *model)
+{
+    bool is_good = is_text(model->path);
+    for (uint32_t i = 0; i < model->sources.n && is_good; i++) {
+        is_good = is_text(model->sources.items[i].path);
+    }
+    return is_good ? 0 : err_raise(-EILSEQ);
+}
+
 int manifest_write(const struct model *model, int *ret_fd)
 {
+    int r = check_paths(model);
+    if (r != 0) {
+        return r;
+    }
     CLEAN_FREE char *text = manifest_model_text(model);
     if (!text) {
         return err_raise(-ENOMEM);
@@ -71,7 +91,7 @@ int manifest_write(const struct model *model, int *ret_fd)
     if (fd < 0) {
         return err_raise(-errno);
     }
-    int r = write_text(fd, text);
+    r = write_text(fd, text);
     if (r != 0) {
         return r;
     }

@@ -1,5 +1,6 @@
 /* test-products.c - products through the real daemon: every type, many m, strides with guarded
  * gaps, both paths, and rows that do not change whoever shares their launch (T20, T30, T31). */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,6 +75,16 @@ static void test_more_than_the_machine_has(void **state)
     gemmd_buffer_t *buffer;
     assert_int_equal(gemmd_buffer_alloc_host(ring, 0, 1ull << 50, &buffer), GEMMD_NO_SPACE);
     assert_non_null(strstr(gemmd_last_error(), "1125899906842624 bytes, and this machine has "));
+    assert_int_equal(gemmd_buffer_alloc_host(ring, 0, UINT64_MAX, &buffer), GEMMD_NO_SPACE);
+}
+
+static void test_what_is_no_descriptor(void **state)
+{
+    (void)state;
+    gemmd_buffer_t *buffer;
+    assert_int_equal(gemmd_buffer_import_fd(ring, 0, INT_MAX, 4096, &buffer),
+                     GEMMD_INVALID_ARGUMENT);
+    assert_non_null(strstr(gemmd_last_error(), "fd is 2147483647: Bad file descriptor"));
 }
 
 static void test_every_type(void **state)
@@ -355,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_strides),       cmocka_unit_test(test_same_sentences),
         cmocka_unit_test(test_sizes_in_turn), cmocka_unit_test(test_row_in_any_place),
         cmocka_unit_test(test_crowd),         cmocka_unit_test(test_more_than_the_machine_has),
+        cmocka_unit_test(test_crowd),         cmocka_unit_test(test_what_is_no_descriptor),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
