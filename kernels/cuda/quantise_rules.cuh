@@ -90,15 +90,26 @@ static __device__ struct grid grid_of(const struct quantise_rule &rule, const st
     }
 }
 
-/* x / scale, where inverse is 1 / scale, rounded, and e4m3 is made of it: a quotient that is
- * corrected once is the rounded one, but for those so small that e4m3 has them as 0. For rows that
- * have their scale by their largest element: it is normal, and no quotient is over 448, or it is
- * NaN. */
-static __device__ float scaled_quotient(float x, float scale, float inverse)
+/* What elements are divided by: a scale, 1 / scale, rounded, and the signs of four codes, none
+ * where the scale is NaN. */
+struct divisor {
+    float scale;
+    float inverse;
+    uint32_t signs;
+};
+
+static __device__ struct divisor divisor_of(float scale)
 {
-    float quotient = __fmul_rn(x, inverse);
-    quotient = __fmaf_rn(__fmaf_rn(-quotient, scale, x), inverse, quotient);
-    return copysignf(quotient, x); /* 0 has lost it */
+    return {scale, __frcp_rn(scale), scale == scale ? 0x80808080u : 0u};
+}
+
+/* x / scale but for the sign of 0, where e4m3 or int8 is made of it: a quotient that is corrected
+ * once is the rounded one, but for those so small that both have them as 0. For rows that have
+ * their scale by their largest element: it is normal, and no quotient is over 448, or it is NaN. */
+static __device__ float unsigned_quotient(float x, const struct divisor &by)
+{
+    float quotient = __fmul_rn(x, by.inverse);
+    return __fmaf_rn(__fmaf_rn(-quotient, by.scale, x), by.inverse, quotient);
 }
 
 static __device__ uint8_t e4m3_code(const struct grid &grid, float x)

@@ -4,12 +4,10 @@
 
 #include "kernels/cuda/any_values.cuh"
 #include "kernels/cuda/quantise_rules.cuh"
-#include "kernels/cuda/w8a8_args.h"
-#include "kernels/layout/swizzle.h"
+#include "kernels/cuda/w8a8_place.cuh"
 
 namespace {
 
-constexpr uint32_t unit_k = 16;
 constexpr uint32_t group_lanes = SWIZZLE_K / unit_k;
 
 /* ---- reading ---- */
@@ -104,11 +102,11 @@ __device__ __forceinline__ uint4 scaled_codes_of(const grid &grid, const float (
 {
     uint4 unit = {};
     uint32_t *words = &unit.x;
-    float inverse = __frcp_rn(grid.scale);
+    divisor by = divisor_of(grid.scale);
 #pragma unroll
     for (uint32_t i = 0; i < unit_k; i += 2) {
-        float2 pair = {scaled_quotient(values[i], grid.scale, inverse),
-                       scaled_quotient(values[i + 1], grid.scale, inverse)};
+        float2 pair = {copysignf(unsigned_quotient(values[i], by), values[i]),
+                       copysignf(unsigned_quotient(values[i + 1], by), values[i + 1])};
         uint32_t codes = __nv_cvt_float2_to_fp8x2(pair, __NV_SATFINITE, __NV_E4M3);
         words[i / 4] |= codes << i % 4 * 8;
     }
@@ -159,6 +157,9 @@ __device__ __forceinline__ const float *scales_of(const w8a8_lay_out_args &args,
 /* Codes from k on stand for no element: they must be 0 bytes, not zero points. */
 __device__ __forceinline__ uint4 cut(uint4 unit, uint32_t i_k, uint32_t k)
 {
+    if (i_k + unit_k <= k) {
+        return unit;
+    }
     uint8_t *bytes = reinterpret_cast<uint8_t *>(&unit);
 #pragma unroll
     for (uint32_t i = 0; i < unit_k; i++) {

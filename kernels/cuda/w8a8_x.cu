@@ -1,16 +1,19 @@
 /* w8a8_x.cu - rows of x to 8-bit codes, laid out for w8a8_gemm.cu (w8a8_args.h); codes and scales
  * have the bits of kernels/quant/quant.c.
  *
- * A thread makes units (w8a8_quantise.cuh), each one 16-byte store. Where a whole row shares a
- * scale, each thread block that has a part of the row goes over all of it first, which is cheaper
- * than a launch that meets. Rows that come quantised are copied. Rows from m on are zeros. */
-#include <cuda_fp8.h>
+ * A thread makes units, each one 16-byte store. What most launches are is w8a8_held_rows.cuh's;
+ * here is the rest (w8a8_quantise.cuh): f32 rows, static scales, zero points, k beyond what
+ * registers hold. There, where a whole row shares a scale, each thread block that has a part of the
+ * row goes over all of it first, which is cheaper than a launch that meets. Rows that come
+ * quantised are copied. Rows from m on are zeros. */
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/overlap_launch.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/w8a8.h"
+#include "kernels/cuda/w8a8_held_rows.cuh"
+#include "kernels/cuda/w8a8_place.cuh"
 #include "kernels/cuda/w8a8_quantise.cuh"
 
 namespace {
@@ -46,69 +49,6 @@ __device__ grid row_grid(const w8a8_lay_out_args &args, uint32_t i_row)
     bool is_read = i_row < args.m && has_row_extent(args);
     return is_read ? grid_of(args.rule, row_extent(args, row_of(args, i_row)))
                    : known_grid(args, i_row);
-}
-
-/* Where a row's unit lies in the stages, and the scale of its group. */
-__device__ __forceinline__ uint8_t *unit_place(const w8a8_x &x, uint32_t i_row, uint32_t i_k)
-{
-    uint32_t i_block = i_k / SWIZZLE_K;
-    uint32_t in_stage = i_block % x.stage_blocks * x.n_rows * SWIZZLE_K +
-                        i_row / SWIZZLE_ROWS * SWIZZLE_ATOM_BYTES +
-                        swizzle_byte_of(i_row % SWIZZLE_ROWS, i_k % SWIZZLE_K);
-    return x.stages + static_cast<uint64_t>(i_block / x.stage_blocks) * x.stage_bytes + in_stage;
-}
-
-/* A unit where 4-bit codes are multiplied with it, in the order in which words of theirs hold k
- * (strip.h): words 0 and 2, then 1 and 3, lie side by side, and in each of them k 0, 2, 1 and 3. */
-__device__ __forceinline__ void store_in_strip_order(const w8a8_x &x, uint32_t i_row, uint32_t i_k,
-                                                     const uint4 &codes)
-{
-    constexpr uint32_t order = 0x3120;
-    uint32_t block_k = i_k / 32 * 32, to = i_k % 32 / 2;
-    uint8_t *even = unit_place(x, i_row, block_k) + to;
-    uint8_t *odd = unit_place(x, i_row, block_k + unit_k) + to;
-    *reinterpret_cast<uint2 *>(even) =
-        make_uint2(__byte_perm(codes.x, 0, order), __byte_perm(codes.z, 0, order));
-    *reinterpret_cast<uint2 *>(odd) =
-        make_uint2(__byte_perm(codes.y, 0, order), __byte_perm(codes.w, 0, order));
-}
-
-__device__ __forceinline__ uint32_t halves_of(uint32_t pair)
-{
-    __half2_raw halves =
-        __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(pair), __NV_E4M3);
-    return halves.x | static_cast<uint32_t>(halves.y) << 16;
-}
-
-/* A unit as f16, which holds every e4m3. */
-__device__ __forceinline__ void store_values(const w8a8_x &x, uint32_t i_row, uint32_t i_k,
-                                             const uint4 &codes)
-{
-    uint8_t *row = x.stages + static_cast<uint64_t>(i_row) * x.stage_bytes;
-    uint4 *to = reinterpret_cast<uint4 *>(row + i_k * sizeof(uint16_t));
-    to[0] = make_uint4(halves_of(codes.x), halves_of(codes.x >> 16), halves_of(codes.y),
-                       halves_of(codes.y >> 16));
-    to[1] = make_uint4(halves_of(codes.z), halves_of(codes.z >> 16), halves_of(codes.w),
-                       halves_of(codes.w >> 16));
-}
-
-__device__ __forceinline__ void store_unit(const w8a8_lay_out_args &args, uint32_t i_row,
-                                           uint32_t i_k, const uint4 &codes)
-{
-    if (args.form == W8A8_X_STRIPS) {
-        store_in_strip_order(args.x, i_row, i_k, codes);
-    } else if (args.form == W8A8_X_ROWS) {
-        store_values(args.x, i_row, i_k, codes);
-    } else {
-        *reinterpret_cast<uint4 *>(unit_place(args.x, i_row, i_k)) = codes;
-    }
-}
-
-__device__ __forceinline__ float *scale_place(const w8a8_x &x, uint32_t i_row, uint32_t i_block)
-{
-    uint8_t *stage = x.stages + static_cast<uint64_t>(i_block / x.stage_blocks) * x.stage_bytes;
-    float *scales = reinterpret_cast<float *>(stage + x.stage_blocks * x.n_rows * SWIZZLE_K);
-    return scales + i_block % x.stage_blocks * x.n_rows + i_row;
 }
 
 /* Sums need all units of a row in one thread block: has_sums is launched so. */
@@ -204,16 +144,25 @@ uint64_t w8a8_x_bytes(uint32_t kind, uint32_t m, uint32_t n, uint32_t k)
 int w8a8_lay_out_load(void)
 {
     struct cudaFuncAttributes attributes; /* asking for them loads the code */
-    return cudaFuncGetAttributes(&attributes, lay_out_x);
+    cudaError_t r = cudaFuncGetAttributes(&attributes, lay_out_x);
+    return r != cudaSuccess ? r : load_held_instances();
 }
 
 int w8a8_lay_out_enqueue(const struct w8a8_lay_out_args *args, bool may_overlap, void *stream)
 {
+    void *parameters[] = {const_cast<w8a8_lay_out_args *>(args)};
+    const held_instance *held = find_held_instance(*args);
+    if (held != nullptr) {
+        auto function = args->rule.act == INT8_TOKEN ? held->int8 : held->e4m3;
+        launch_shape shape = {dim3(div_up(args->k, held_k_of(*held)), args->x.n_rows),
+                              held->n_threads, 0};
+        return overlap_launch(reinterpret_cast<const void *>(function), shape, may_overlap,
+                              parameters, stream);
+    }
     uint32_t n_parts = div_up(args->k, n_threads * unit_k);
     uint32_t n_parts_wanted = div_up(n_ctas_wanted, args->x.n_rows);
     n_parts = args->has_sums ? 1 : n_parts < n_parts_wanted ? n_parts : n_parts_wanted;
     launch_shape shape = {dim3(n_parts, args->x.n_rows), n_threads, 0};
-    void *parameters[] = {const_cast<w8a8_lay_out_args *>(args)};
     return overlap_launch(reinterpret_cast<const void *>(lay_out_x), shape, may_overlap, parameters,
                           stream);
 }
