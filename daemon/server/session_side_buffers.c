@@ -4,9 +4,9 @@
 
 #include <assert.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "ipc/base/cleanup.h"
+#include "ipc/base/foreign.h"
 #include "ipc/base/num.h"
 
 static_assert(SIDE_IPC_HANDLE_BYTES == DEVICE_IPC_HANDLE_BYTES, "one kind of handle");
@@ -78,8 +78,7 @@ int side_on_alloc_buffer(struct ask *ask, struct reason *why)
  */
 static int check_no_socket(int fd, struct reason *why)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    if (!foreign_is_socket(fd)) {
         return 0;
     }
     return reason_set(why, STATUS_INVALID_ARGUMENT, "the buffer's fd is a socket, not a memfd");
