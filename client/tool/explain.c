@@ -124,9 +124,10 @@ static int print_explanation(struct tool *tool, const struct msg_reply *reply)
         for (uint32_t i = 0; i < reply->explanation.n_choices; i++) {
             json_array_append_new(choices, choice_json(&reply->explanation.choices[i]));
         }
-        return tool_print_json(json_pack(
-            "{ss si si ss ss so}", "weight", weight->name, "n", (int)weight->n, "k", (int)weight->k,
-            "format", weight->format, "layout", weight->layout, "choices", choices));
+        return tool_print_json(json_pack("{ss si si ss ss ss so}", "weight", weight->name, "n",
+                                         (int)weight->n, "k", (int)weight->k, "format",
+                                         weight->format, "layout", weight->layout, "ahead",
+                                         reply->explanation.ahead, "choices", choices));
     }
     const struct msg_choice *choices = reply->explanation.choices;
     uint32_t n_choices = reply->explanation.n_choices;
@@ -138,6 +139,9 @@ static int print_explanation(struct tool *tool, const struct msg_reply *reply)
                  weight->n, weight->k, weight->format, weight->layout,
                  tool_bytes(weight->packed_bytes, bytes), floor, dtype_name(weight->act_dtype));
     print_choices(choices, n_choices);
+    if (reply->explanation.ahead[0] != '\0') { /* an earlier daemon does not say */
+        (void)printf("queued before their rows come: %s\n", reply->explanation.ahead);
+    }
     return explain_others(stdout, choices, n_choices);
 }
 

@@ -208,6 +208,8 @@ static void test_explanation(void **state)
                                  "floor_usec", &floors[0], "floor_usec", &floors[1]),
                      0);
     assert_memory_equal(kernel, "portable_", 9);
+    assert_string_equal(json_string_value(json_object_get(document, "ahead")),
+                        "no launch: the host queues none");
     assert_true(json_is_null(floors[0]) || json_real_value(floors[0]) > 0);
     assert_true(json_equal(floors[0], floors[1]));
     assert_true(json_is_null(predicted) && json_is_null(measured));
