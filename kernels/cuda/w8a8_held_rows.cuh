@@ -146,48 +146,58 @@ __device__ __forceinline__ uint4 held_codes(const held_unit &unit, dtype type, f
 
 /* ---- the kernel ---- */
 
+template <uint32_t n_threads, uint32_t n_units>
+__device__ __forceinline__ float block_scale(const w8a8_lay_out_args &args,
+                                             const held_unit (&units)[n_units])
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < n_units; i++) {
+        most = magnitudes_of(units[i], most);
+    }
+    return held_scale(args, most_of_block<n_threads>(most));
+}
+
+/* All lanes of a warp come here. */
+template <bool is_int8>
+__device__ __forceinline__ void lay_out_unit(const w8a8_lay_out_args &args, const held_unit &unit,
+                                             float scale, uint32_t i_k)
+{
+    uint32_t i_row = blockIdx.y;
+    if (args.rule.act == FP8_GROUP && i_row < args.m) {
+        scale = held_scale(args, most_of_lanes<group_lanes>(magnitudes_of(unit, 0)));
+    }
+    if (i_k >= div_up(args.k, SWIZZLE_K) * SWIZZLE_K) {
+        return;
+    }
+    uint4 codes = held_codes<is_int8>(unit, static_cast<dtype>(args.x_dtype), scale);
+    store_unit(args, i_row, i_k, cut(codes, i_k, args.k));
+    if (args.kind == W8A8_FP8_GROUP && i_k % SWIZZLE_K == 0) {
+        *scale_place(args.x, i_row, i_k / SWIZZLE_K) = args.rule.act == FP8_GROUP ? scale : 1.0f;
+    }
+}
+
 template <bool is_int8, uint32_t n_threads, uint32_t n_units>
 __global__ void __launch_bounds__(n_threads)
     lay_out_held_rows(const __grid_constant__ w8a8_lay_out_args args)
 {
+    constexpr uint32_t step = n_threads * unit_k;
     uint32_t i_row = blockIdx.y;
-    uint32_t end_k = div_up(args.k, SWIZZLE_K) * SWIZZLE_K;
-    uint32_t first_k = (blockIdx.x * n_units * n_threads + threadIdx.x) * unit_k;
-    bool has_groups = args.rule.act == FP8_GROUP;
-    dtype type = static_cast<dtype>(args.x_dtype);
+    uint32_t first_k = blockIdx.x * n_units * step + threadIdx.x * unit_k;
     griddepcontrol_launch_dependents();
     griddepcontrol_wait();
     held_unit units[n_units] = {};
-    uint32_t most = 0;
+    float scale = 1.0f; /* of rows that are not there, too */
     if (i_row < args.m) {
 #pragma unroll
         for (uint32_t i = 0; i < n_units; i++) {
-            units[i] = hold(row_of(args, i_row), first_k + i * n_threads * unit_k, args.k);
+            units[i] = hold(row_of(args, i_row), first_k + i * step, args.k);
         }
-#pragma unroll
-        for (uint32_t i = 0; i < n_units && !has_groups; i++) {
-            most = magnitudes_of(units[i], most);
-        }
-    }
-    float scale = 1.0f;
-    if (!has_groups && i_row < args.m) {
-        scale = held_scale(args, most_of_block<n_threads>(most));
+        scale = args.rule.act == FP8_GROUP ? 1.0f : block_scale<n_threads>(args, units);
     }
 #pragma unroll
     for (uint32_t i = 0; i < n_units; i++) {
-        uint32_t i_k = first_k + i * n_threads * unit_k;
-        float unit_scale = scale;
-        if (has_groups && i_row < args.m) {
-            unit_scale = held_scale(args, most_of_lanes<group_lanes>(magnitudes_of(units[i], 0)));
-        }
-        if (i_k >= end_k) {
-            continue;
-        }
-        uint4 codes = held_codes<is_int8>(units[i], type, unit_scale);
-        store_unit(args, i_row, i_k, cut(codes, i_k, args.k));
-        if (args.kind == W8A8_FP8_GROUP && i_k % SWIZZLE_K == 0) {
-            *scale_place(args.x, i_row, i_k / SWIZZLE_K) = has_groups ? unit_scale : 1.0f;
-        }
+        lay_out_unit<is_int8>(args, units[i], scale, first_k + i * step);
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         args.x.scales[i_row] = scale;
@@ -219,20 +229,23 @@ uint32_t held_k_of(const held_instance &one)
     return one.n_threads * one.n_units * unit_k;
 }
 
+bool are_held(const w8a8_lay_out_args &args)
+{
+    uint32_t act = args.rule.act;
+    bool is_by_largest = act == FP8_TOKEN || act == FP8_GROUP || act == INT8_TOKEN;
+    bool is_half = args.x_dtype == DTYPE_F16 || args.x_dtype == DTYPE_BF16;
+    return is_by_largest && is_half && !args.has_sums;
+}
+
 /* A row that shares a scale is all one thread block's; the first instance is for parts of others.
  * NULL: none is for such x. */
 const held_instance *find_held_instance(const w8a8_lay_out_args &args)
 {
-    bool is_half = args.x_dtype == DTYPE_F16 || args.x_dtype == DTYPE_BF16;
-    if (!is_half || args.has_sums) {
+    if (!are_held(args)) {
         return nullptr;
     }
-    if (args.rule.act == FP8_GROUP) {
-        return held_instances;
-    }
     for (const held_instance &one : held_instances) {
-        bool is_by_largest = args.rule.act == FP8_TOKEN || args.rule.act == INT8_TOKEN;
-        if (is_by_largest && args.k <= held_k_of(one)) {
+        if (args.rule.act == FP8_GROUP || args.k <= held_k_of(one)) {
             return &one;
         }
     }
