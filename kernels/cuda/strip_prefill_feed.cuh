@@ -49,6 +49,7 @@ template <int w_groups_, int n_, bool can_hand_over_ = false> struct tile_shape 
     static constexpr uint32_t x_empty = x_full + 8 * n_x_stages;
     static constexpr uint32_t w_full = x_empty + 8 * n_x_stages;
     static constexpr uint32_t w_empty = w_full + 8 * n_w_stages;
+    static constexpr uint32_t number = w_empty + 8 * n_w_stages; /* of the cluster, on the line */
     static constexpr uint32_t bytes = barriers + barriers_bytes;
     static constexpr uint32_t scales = n_strips * w_strip_codes; /* of a stage of W */
     static constexpr uint32_t zeros = scales + n_strips * strip_scales_max;
@@ -93,7 +94,7 @@ __device__ __forceinline__ void feed_x(const strip_prefill_args &args, const CUt
     ring<tile::n_x_stages> place;
     piece now;
 #pragma unroll 1
-    for (uint32_t i = 0; find_piece<tile>(args, i, cluster_ctarank(), now); i++) {
+    for (uint32_t i = 0; find_piece<tile>(args, base, i, cluster_ctarank(), now); i++) {
 #pragma unroll 1
         for (uint32_t i_k = now.first_slice * n_slice_stages; i_k < now.end_slice * n_slice_stages;
              i_k++) {
@@ -160,7 +161,7 @@ __device__ __forceinline__ void feed_w(const strip_prefill_args &args, uint32_t 
     ring<n_w_stages> place;
     piece now;
 #pragma unroll 1
-    for (uint32_t i = 0; find_piece<tile>(args, i, cluster_ctarank(), now); i++) {
+    for (uint32_t i = 0; find_piece<tile>(args, base, i, cluster_ctarank(), now); i++) {
         uint32_t i_strip =
             min(now.unit.i_w * tile::n_strips + lane_id() % tile::n_strips, args.base.n_strips - 1);
 #pragma unroll 1

@@ -43,9 +43,14 @@ constexpr uint32_t strip_prefill_k_stage = 64; /* of x, in a stage */
 constexpr uint32_t strip_prefill_cluster = 2;  /* CTAs that share tiles of x */
 constexpr uint32_t strip_prefill_threads = 384;
 
-/* Sums that clusters hand over, of so many at most: a word for each warpgroup, then sums. */
+/* Sums that clusters hand over, of so many at most: a word for each warpgroup, and one for the
+ * numbers of clusters, then sums. */
 constexpr uint32_t strip_prefill_handing_clusters = 80;
 constexpr uint32_t strip_prefill_handed_words_bytes = 4096;
+constexpr uint32_t strip_prefill_counter_word = strip_prefill_handed_words_bytes / 4 - 1;
+static_assert(strip_prefill_handing_clusters * strip_prefill_cluster * 2 <=
+                  strip_prefill_counter_word,
+              "a word each");
 constexpr uint32_t strip_prefill_handed_bytes = 64 * 256 * 4; /* of a warpgroup */
 constexpr uint64_t strip_prefill_handed_all_bytes =
     strip_prefill_handed_words_bytes + strip_prefill_handing_clusters * 2 * strip_prefill_cluster *

@@ -35,9 +35,10 @@ __device__ __forceinline__ void consume_piece(const strip_prefill_args &args, ui
 {
     float sums[n / 2] = {};
     if constexpr (tile::can_hand_over) {
-        uint32_t i_before = blockIdx.x / n_cluster - 1;
-        take_over(args, handed_index(i_before, cluster_ctarank(), this_warpgroup()),
-                  now.first_slice > 0, sums);
+        bool is_begun = now.first_slice > 0;
+        uint32_t i_before = is_begun ? number_on_line<tile>(base) - 1 : 0;
+        take_over(args, handed_index(i_before, cluster_ctarank(), this_warpgroup()), is_begun,
+                  sums);
     }
     if constexpr (n_blocks == 0) {
         multiply_rounded<format, tile, n>(args, base, now, at, sums);
@@ -49,10 +50,11 @@ __device__ __forceinline__ void consume_piece(const strip_prefill_args &args, ui
     if constexpr (n_blocks != 0) { /* whose two sets of sums leave no registers for it */
         forget_origin(i_piece);
         done = {};
-        (void)find_piece<tile>(args, i_piece, cluster_ctarank(), done);
+        (void)find_piece<tile>(args, base, i_piece, cluster_ctarank(), done);
     }
     if (tile::can_hand_over && done.end_slice < args.base.n_slices) {
-        hand_over(args, handed_index(blockIdx.x / n_cluster, cluster_ctarank(), this_warpgroup()),
+        uint32_t i_cluster = number_on_line<tile>(base);
+        hand_over(args, handed_index(i_cluster, cluster_ctarank(), this_warpgroup()),
                   store_barrier + this_warpgroup(), sums);
         return;
     }
@@ -71,7 +73,7 @@ __device__ __forceinline__ void consume(const strip_prefill_args &args, uint32_t
         base_zero_of<typename format::wide, format::bits>(1u << (format::bits - 1));
     piece now;
 #pragma unroll 1
-    for (uint32_t i = 0; find_piece<tile>(args, i, cluster_ctarank(), now); i++) {
+    for (uint32_t i = 0; find_piece<tile>(args, base, i, cluster_ctarank(), now); i++) {
         if (now.end_slice == 0) {
             continue;
         }
@@ -95,6 +97,7 @@ __global__ void __launch_bounds__(n_threads, 1)
     uint32_t base = (static_cast<uint32_t>(__cvta_generic_to_shared(shared)) + shared_align - 1) /
                     shared_align * shared_align;
     if (threadIdx.x == 0) {
+        take_number<tile>(args, base);
         make_barriers<tile>(base);
     }
     __syncthreads();

@@ -10,18 +10,40 @@
  * of its length, and leaves the sums in memory; its neighbour goes on from these sums with the
  * rest, as the last thing. No length is shorter than a unit, so the second half begins when the
  * first one is over, and hardly waits; and a chain that is handed over has the bits of one that is
- * not. The cluster that waits has the higher number: blocks start in the order of theirs, so what
- * it waits for is under way. */
+ * not. The cluster that waits has the higher number, and clusters number themselves as they start:
+ * what one waits for is under way, whatever the order in which they do. */
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/ptx_gpu.cuh"
+#include "kernels/cuda/ptx_remote.cuh"
 #include "kernels/cuda/strip_prefill_instance.h"
 #include "kernels/layout/strip.h"
 
 namespace {
 
 constexpr uint32_t n_cluster = strip_prefill_cluster;
+
+/* ---- a cluster's number on the line ----
+ * Taken from a counter in memory by the first of its CTAs, in whose shared memory it lies. */
+
+/* A thread of each CTA, before the CTAs of the cluster wait for one another. */
+template <typename tile>
+__device__ __forceinline__ void take_number(const strip_prefill_args &args, uint32_t base)
+{
+    if (tile::can_hand_over && args.n_line_slices != 0 && cluster_ctarank() == 0) {
+        uint32_t *counter = reinterpret_cast<uint32_t *>(args.handed) + strip_prefill_counter_word;
+        st_shared(base + tile::number, atomicAdd(counter, 1));
+    }
+}
+
+/* Read anew wherever it is needed: registers are short. */
+template <typename tile> __device__ __forceinline__ uint32_t number_on_line(uint32_t base)
+{
+    return ld_shared_of_rank(base + tile::number, 0);
+}
+
+/* ---- pieces ---- */
 
 struct tile_place {
     uint32_t i_w;
@@ -70,26 +92,26 @@ struct piece {
     uint32_t end_slice; /* 0: there is nothing there */
 };
 
-/* Piece i of a cluster: units of the rounds, then what its length of the line has of units there.
- * false: there are no more. Worked out anew wherever it is needed: registers are short. */
+/* Piece i of a cluster: units of the rounds, by its place in the grid, then what its length of the
+ * line has of units there. false: there are no more. Worked out anew wherever it is needed:
+ * registers are short. */
 template <typename tile>
-__device__ __forceinline__ bool find_piece(const strip_prefill_args &args, uint32_t i,
-                                           uint32_t rank, piece &ret_piece)
+__device__ __forceinline__ bool find_piece(const strip_prefill_args &args, uint32_t base,
+                                           uint32_t i, uint32_t rank, piece &ret_piece)
 {
     uint32_t n_clusters = gridDim.x / n_cluster;
-    uint32_t i_cluster = blockIdx.x / n_cluster;
     uint32_t n_slices = args.base.n_slices;
-    uint32_t i_unit = i * n_clusters + i_cluster;
+    uint32_t i_unit = i * n_clusters + blockIdx.x / n_cluster;
     if (i_unit < args.n_round_units) {
         unit_place unit = unit_of<tile>(args, i_unit, rank);
         ret_piece = {unit, 0, unit.first_m < args.m ? n_slices : 0};
         return true;
     }
-    if (!tile::can_hand_over) {
+    if (!tile::can_hand_over || args.n_line_slices == 0) {
         return false;
     }
     uint32_t length = args.n_line_slices;
-    uint32_t first = (n_clusters - 1 - i_cluster) * length;
+    uint32_t first = (n_clusters - 1 - number_on_line<tile>(base)) * length;
     uint32_t i_on_line = first / n_slices + i - args.n_round_units / n_clusters;
     uint32_t begin = max(first, i_on_line * n_slices);
     uint32_t end = min(first + length, (i_on_line + 1) * n_slices);
