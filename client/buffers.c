@@ -217,8 +217,9 @@ static int share_fd(struct gemmd_buffer *buffer, const struct origin *origin)
 int gemmd_buffer_import_fd(gemmd_client_t *client, uint32_t device_index, int fd,
                            uint64_t size_bytes, gemmd_buffer_t **ret_buffer)
 {
-    if (fd < 0) {
-        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_buffer_import_fd: fd is %d", fd);
+    if (fcntl(fd, F_GETFD) < 0) {
+        return client_refuse(STATUS_INVALID_ARGUMENT, "gemmd_buffer_import_fd: fd is %d: %s", fd,
+                             strerror(errno));
     }
     struct gemmd_buffer *buffer = NULL;
     const struct origin origin = {.share = share_fd, .device_index = device_index, .fd = fd};

@@ -35,8 +35,8 @@ int client_refuse(int status, const char *format, ...)
 int client_fail_errno(int negative_errno, const char *what)
 {
     (void)reason_errno(&last, negative_errno, "%s", what);
-    if (negative_errno == -EMFILE || negative_errno == -ENFILE) {
-        last.status = STATUS_BUSY; /* the program may close some */
+    if (negative_errno == -EMFILE || negative_errno == -ENFILE || negative_errno == -EAGAIN) {
+        last.status = STATUS_BUSY; /* the program may close some, or end threads */
     }
     return last.status;
 }

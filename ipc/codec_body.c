@@ -304,6 +304,7 @@ void codec_put_explanation(struct arena *arena, const struct msg_reply *reply,
         return;
     }
     put_weight(arena, &reply->explanation.weight, wire->weight);
+    wire->ahead = codec_put_text(arena, reply->explanation.ahead);
     wire->choices = (Gemmd__Wire__Choice **)codec_put_array(arena, n, sizeof(**wire->choices));
     for (uint32_t i = 0; wire->choices != NULL && i < n; i++) {
         put_choice(arena, &reply->explanation.choices[i], wire->choices[i]);
@@ -319,6 +320,7 @@ void codec_take_explanation(struct codec_reader *reader, const Gemmd__Wire__Expl
         return;
     }
     take_weight(reader, wire->weight, &reply->explanation.weight);
+    CODEC_TAKE_TEXT(reader, reply->explanation.ahead, wire->ahead, "explanation.ahead");
     struct msg_choice *choices = codec_take_array(reader, wire->n_choices, MSG_EXPLAIN_M_MAX,
                                                   sizeof(*choices), "explanation.choices");
     reply->explanation.choices = choices;

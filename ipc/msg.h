@@ -247,6 +247,7 @@ struct msg_reply {
             struct msg_weight weight;
             struct msg_choice *choices; /* owned */
             uint32_t n_choices;
+            char ahead[REASON_TEXT_BYTES]; /* of launches before their rows come */
         } explanation;
     };
 };

@@ -68,13 +68,13 @@ uint64_t region_available_bytes(void)
 
 int region_create(struct region *region, const char *name, uint64_t size_bytes)
 {
-    if (size_bytes == 0 || size_bytes > (uint64_t)INT64_MAX / 2) {
+    if (size_bytes == 0) {
         return err_raise(-EINVAL);
     }
-    uint64_t file_bytes = num_align_up(size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-    if (file_bytes > region_available_bytes()) {
+    if (size_bytes > region_available_bytes()) {
         return err_raise(-ENOSPC);
     }
+    uint64_t file_bytes = num_align_up(size_bytes, (uint64_t)sysconf(_SC_PAGESIZE));
     CLEAN_FD int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return err_raise(-errno);

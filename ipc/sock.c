@@ -6,6 +6,8 @@
 #include "ipc/sock.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,7 @@
 #define DEALER_QUEUE_MESSAGES 1024 /* replies that wait in the client for its thread */
 #define DEALER_SEND_MESSAGES  8192 /* a client has 4096 in flight at most: they never fill it */
 #define CONTEXT_FDS           8u
+#define CONTEXT_THREADS       2u /* for I/O, and the one that closes sockets */
 #define RECONNECT_MSEC        20
 #define RECONNECT_MSEC_MAX    1000
 #define ADDRESS_BYTES         (sizeof("ipc://") + UNIX_PATH_BYTES_MAX)
@@ -70,9 +73,44 @@ static int check_descriptors(void)
     return r < 0 ? err_raise(r) : 0;
 }
 
+/* Ends as soon as it may take the lock. */
+static void *run_nothing(void *lock)
+{
+    (void)pthread_mutex_lock(lock);
+    (void)pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* Nor does it live without its threads, so it is tried whether as many can be started at once. They
+ * take no signal: those are the program's. */
+static int check_threads(void)
+{
+    pthread_t threads[CONTEXT_THREADS];
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    sigset_t all;
+    sigset_t before;
+    uint32_t n = 0;
+    int error = 0;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    (void)pthread_mutex_lock(&lock);
+    while (error == 0 && n < CONTEXT_THREADS) {
+        error = pthread_create(&threads[n], NULL, run_nothing, &lock);
+        n += error == 0;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (n > 0) {
+        (void)pthread_join(threads[--n], NULL);
+    }
+    (void)pthread_mutex_destroy(&lock);
+    return error != 0 ? err_raise(-error) : 0;
+}
+
 static int open_socket(struct sock *sock, int type)
 {
     int r = check_descriptors();
+    r = r != 0 ? r : check_threads();
     if (r < 0) {
         return r;
     }

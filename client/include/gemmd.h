@@ -165,7 +165,7 @@ struct gemmd_options {
 
 /* gemmd_open() - connect to the daemon. options: NULL for the defaults.
  * Errors: DISCONNECTED when no daemon listens there; VERSION; QUOTA; PERMISSION; BUSY while fewer
- * than 8 descriptors are free in this process.
+ * than 8 descriptors are free in this process, or no two threads can be started.
  * Return: GEMMD_OK with *ret_client, to be given to gemmd_close(). Blocks up to timeout_msec: a
  * daemon that is not there is waited for only after it has been. */
 GEMMD_PUBLIC int gemmd_open(const struct gemmd_options *options,
@@ -308,6 +308,9 @@ struct gemmd_gemm {
     uint64_t y_offset_bytes;
     uint64_t y_stride; /* elements between rows; 0: n */
     uint32_t m;        /* rows; 0 succeeds and touches nothing */
+    /* On a GPU, x of F32 (and x of another type than that of a plain weight's numbers) is served by
+     * a kernel that is 10 times slower and more, unless the weight quantises it: give it F16 or
+     * BF16. y may be of any type. */
     enum gemmd_dtype x_dtype;
     enum gemmd_dtype y_dtype;
     uint64_t timeout_usec; /* answer TIMEOUT if not launched by then, be the daemon there or

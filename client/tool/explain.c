@@ -108,7 +108,8 @@ static void print_choices(const struct msg_choice *choices, uint32_t n)
     }
     if (marks.has_unknown) {
         (void)printf(
-            "- not known: the daemon measures up to M 64, on the host with tuning = yes\n");
+            "- not known: the daemon measures up to M 64, on the host only with tuning = yes in "
+            "gemmd.conf\n");
     }
     if (marks.has_cached) {
         (void)printf("cache: faster than memory can be read, since a cache holds the weight\n");
@@ -123,9 +124,10 @@ static int print_explanation(struct tool *tool, const struct msg_reply *reply)
         for (uint32_t i = 0; i < reply->explanation.n_choices; i++) {
             json_array_append_new(choices, choice_json(&reply->explanation.choices[i]));
         }
-        return tool_print_json(json_pack(
-            "{ss si si ss ss so}", "weight", weight->name, "n", (int)weight->n, "k", (int)weight->k,
-            "format", weight->format, "layout", weight->layout, "choices", choices));
+        return tool_print_json(json_pack("{ss si si ss ss ss so}", "weight", weight->name, "n",
+                                         (int)weight->n, "k", (int)weight->k, "format",
+                                         weight->format, "layout", weight->layout, "ahead",
+                                         reply->explanation.ahead, "choices", choices));
     }
     const struct msg_choice *choices = reply->explanation.choices;
     uint32_t n_choices = reply->explanation.n_choices;
@@ -133,10 +135,13 @@ static int print_explanation(struct tool *tool, const struct msg_reply *reply)
     if (n_choices > 0 && choices[0].floor_usec > 0) {
         (void)snprintf(floor, sizeof(floor), "%.1f us", choices[0].floor_usec);
     }
-    (void)printf("%s: n %u, k %u, %s, packed as %s in %s, floor %s\n", weight->name, weight->n,
-                 weight->k, weight->format, weight->layout, tool_bytes(weight->packed_bytes, bytes),
-                 floor);
+    (void)printf("%s: n %u, k %u, %s, packed as %s in %s, floor %s; x and y of %s\n", weight->name,
+                 weight->n, weight->k, weight->format, weight->layout,
+                 tool_bytes(weight->packed_bytes, bytes), floor, dtype_name(weight->act_dtype));
     print_choices(choices, n_choices);
+    if (reply->explanation.ahead[0] != '\0') { /* an earlier daemon does not say */
+        (void)printf("queued before their rows come: %s\n", reply->explanation.ahead);
+    }
     return explain_others(stdout, choices, n_choices);
 }
 

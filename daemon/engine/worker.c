@@ -20,7 +20,8 @@
 #include "ipc/base/num.h"
 
 /* A client that frees a completion rings no doorbell, so a worker that sleeps while a lane has no
- * free completion looks again after that long. libgemmd never lets it come to that. */
+ * free completion looks again after that long. libgemmd never lets it come to that. Nor is there a
+ * ring when one that has all the requests it may have could take more. */
 #define STALLED_LOOK_NSEC (5u * (uint64_t)CLOCK_NSEC_PER_MSEC)
 
 /* Nor does a stream that becomes ready: while one is waited for, the worker polls that long as long
@@ -62,7 +63,7 @@ static bool raise_flags(struct worker *worker, bool *ret_has_stalled)
     list_for_each (node, &worker->lanes) {
         struct worker_session *session = LIST_OWNER(node, struct worker_session, in_lanes);
         bool is_empty = lane_sleep_begin(&session->lane);
-        bool is_stalled = intake_is_stalled(session);
+        bool is_stalled = intake_is_stalled(session) || intake_is_full(worker, session);
         has_stalled |= is_stalled;
         is_quiet &= is_empty || is_stalled;
     }

@@ -155,12 +155,22 @@ static uint64_t lane_share(const struct worker *worker)
     return num_max(1, worker->limits.requests_max / num_max(1, n_lanes));
 }
 
+static bool is_full(const struct worker *worker, const struct worker_session *session,
+                    uint64_t share)
+{
+    return session->n_lane_requests >= share || list_is_empty(&worker->free_requests);
+}
+
+bool intake_is_full(const struct worker *worker, const struct worker_session *session)
+{
+    return is_full(worker, session, lane_share(worker));
+}
+
 /* Before it is known what the entry is: lanes mostly go on as they were. */
 static bool may_take(const struct worker *worker, const struct worker_session *session,
                      const struct intake *intake)
 {
-    return session->is_lane_open && session->n_lane_requests < intake->share &&
-           !list_is_empty(&worker->free_requests) &&
+    return session->is_lane_open && !is_full(worker, session, intake->share) &&
            (!session->has_ordered_last || intake->n_ordered < ORDER_BURST);
 }
 

@@ -385,6 +385,10 @@ void intake_cancel(struct worker *worker, struct worker_session *session, uint64
  * is to be polled once more, and that ends it. */
 bool intake_is_stalled(const struct worker_session *session);
 
+/* intake_is_full() - does it hold its share of the worker's requests, or is none free? What more
+ * its ring has waits for some to end. */
+bool intake_is_full(const struct worker *worker, const struct worker_session *session);
+
 /* ---- worker_inbox.c ---- */
 
 /* inbox_take() - carry out what the main thread has sent; was there anything? */

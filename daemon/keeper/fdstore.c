@@ -26,7 +26,7 @@ int fdstore_put(struct fdstore *store, const char *name, int fd)
     if (!is_name(name)) {
         return err_raise(-EINVAL);
     }
-    if (store->n == FDSTORE_FDS_MAX) {
+    if (store->n >= store->n_max) {
         return err_raise(-ENOBUFS);
     }
     struct fdstore_item *longer = realloc(store->items, (store->n + 1) * sizeof(*store->items));

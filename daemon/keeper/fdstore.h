@@ -16,12 +16,13 @@ struct fdstore_item {
 struct fdstore {
     struct fdstore_item *items; /* owned */
     uint32_t n;
+    uint32_t n_max; /* up to FDSTORE_FDS_MAX */
 };
 
-#define FDSTORE_NULL ((struct fdstore){0})
+#define FDSTORE_NULL ((struct fdstore){.n_max = FDSTORE_FDS_MAX})
 
 /* fdstore_put() - takes fd over, and closes it on failure: -EINVAL for a name that is none,
- * -ENOBUFS at FDSTORE_FDS_MAX, -ENOMEM. fdstore_remove() - close all of that name. fdstore_finish()
+ * -ENOBUFS at n_max, -ENOMEM. fdstore_remove() - close all of that name. fdstore_finish()
  * - all. */
 int fdstore_put(struct fdstore *store, const char *name, int fd) GD_MUST_CHECK;
 void fdstore_remove(struct fdstore *store, const char *name);

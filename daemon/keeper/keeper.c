@@ -67,11 +67,12 @@ struct keeper {
 static void refuse_put(struct keeper *keeper, const char *name)
 {
     if (!keeper->is_full) {
-        log_write(LOG_LEVEL_WARNING, "keeper",
-                  "'%s' and what follows is not kept, and its model is loaded anew after a death: "
-                  "%u descriptors are kept, as many as the limit of %u open files allows; raise it "
-                  "(ulimit -Hn, LimitNOFILE=, --ulimit nofile=)",
-                  name, keeper->store.n, keeper->limit_fds);
+        log_write(
+            LOG_LEVEL_WARNING, "keeper",
+            "'%s' and what follows is not kept: after a death its model is loaded anew if the "
+            "configuration names it, else gone; %u descriptors are kept, of at most %u and of "
+            "half the limit of %u open files (ulimit -Hn, LimitNOFILE=, --ulimit nofile=)",
+            name, keeper->store.n, FDSTORE_FDS_MAX, keeper->limit_fds);
     }
     keeper->is_full = true;
 }
@@ -82,12 +83,10 @@ static void put(struct keeper *keeper, struct notice *notice)
         refuse_put(keeper, notice->fd_name);
     }
     for (uint32_t i = 0; i < notice->fds.n; i++) {
-        if (keeper->store.n >= keeper->limit_fds / 2) {
-            refuse_put(keeper, notice->fd_name);
-            return;
-        }
         int r = fdstore_put(&keeper->store, notice->fd_name, steal_fd(&notice->fds.fds[i]));
-        if (r < 0) {
+        if (r == -ENOBUFS) {
+            refuse_put(keeper, notice->fd_name);
+        } else if (r < 0) {
             log_write(LOG_LEVEL_WARNING, "keeper", "descriptor '%s' is not kept: %s",
                       notice->fd_name, strerror(-r));
         }
@@ -343,6 +342,7 @@ static int raise_limit(struct keeper *keeper)
     }
     limit.rlim_cur = limit.rlim_max;
     keeper->limit_fds = (uint32_t)num_min(limit.rlim_max, UINT32_MAX);
+    keeper->store.n_max = (uint32_t)num_min(keeper->limit_fds / 2, FDSTORE_FDS_MAX);
     return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? err_raise(-errno) : 0;
 }
 

@@ -220,10 +220,11 @@ static void tell_trouble(struct control *control, int r)
     }
 }
 
-bool control_pump(struct control *control, uint32_t n_max)
+bool control_pump(struct control *control, uint32_t n_max, uint64_t usec_max)
 {
     struct frame_route route;
-    for (uint32_t i = 0; i < n_max; i++) {
+    uint64_t end_nsec = clock_now_nsec() + usec_max * CLOCK_NSEC_PER_USEC;
+    for (uint32_t i = 0; i < n_max && (i == 0 || clock_now_nsec() < end_nsec); i++) {
         if (control->sock.socket == NULL || !sock_can_receive(&control->sock)) {
             return false;
         }

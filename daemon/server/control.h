@@ -32,9 +32,10 @@ int control_init(struct control *control, struct core *core,
 int control_open(struct control *control, const char *path, mode_t mode, int fd) GD_MUST_CHECK;
 void control_finish(struct control *control);
 
-/* control_pump() - serve up to n_max messages. True if more may wait: ZeroMQ's descriptor is
- * edge-triggered, so the caller has to come back without being woken. */
-bool control_pump(struct control *control, uint32_t n_max);
+/* control_pump() - serve up to n_max messages, and begin with none but the first after usec_max.
+ * True if more may wait: ZeroMQ's descriptor is edge-triggered, so the caller has to come back
+ * without being woken. */
+bool control_pump(struct control *control, uint32_t n_max, uint64_t usec_max);
 
 /* control_on_reply() - a SUBMIT has ended. */
 void control_on_reply(struct control *control, uint64_t session_id,

@@ -50,7 +50,9 @@ static int check_dir(int dir_fd, const char *dir, struct reason *why)
 static int open_dir(const char *dir, mode_t mode, int *ret_fd, struct reason *why)
 {
     if (mkdir(dir, mode) < 0 && errno != EEXIST) {
-        return reason_set(why, STATUS_INVALID_ARGUMENT, "cannot make the socket folder '%s': %s",
+        return reason_set(why, STATUS_INVALID_ARGUMENT,
+                          "cannot make the socket folder '%s': %s; name another with "
+                          "--socket-dir, for clients too, or with GEMMD_SOCKET_DIR",
                           dir, strerror(errno));
     }
     CLEAN_FD int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

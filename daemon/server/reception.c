@@ -223,6 +223,8 @@ static int on_connection(GD_UNUSED sd_event_source *source, int listen_fd,
         int r = admit(reception, fd);
         if (r != 0) {
             foreign_hang_up(fd);
+        }
+        if (r != 0 && log_allows(&reception->rate, LINES_A_SECOND, clock_now_nsec())) {
             log_write(LOG_LEVEL_WARNING, "session", "a connection is dropped: %s", strerror(-r));
         }
     }

@@ -27,6 +27,7 @@
 #include "ipc/base/log.h"
 
 #define MESSAGES_A_TURN 64u
+#define MESSAGES_USEC   5000u /* a list of all weights takes milliseconds: others wait meanwhile */
 #define TICK_USEC       10000u
 #define STOP_GRACE_USEC 5000000u /* beyond drain_timeout_msec: replies, threads, memory */
 #define TICKS_A_NOTIFY  100u
@@ -282,7 +283,7 @@ static int on_turn(GD_UNUSED sd_event_source *source, void *userdata)
 {
     struct server *server = userdata;
     core_publish(&server->core);
-    if (control_pump(&server->control, MESSAGES_A_TURN)) {
+    if (control_pump(&server->control, MESSAGES_A_TURN, MESSAGES_USEC)) {
         (void)sd_event_source_set_enabled(server->more_source, SD_EVENT_ONESHOT);
     }
     if (server->control.n_holding > 0 && server->core.phase < CORE_STOPPING) {

@@ -151,6 +151,58 @@ static int explain_one(const struct weight *weight, uint32_t m, struct msg_choic
     return 0;
 }
 
+/* The kernel that a launch of so many rows goes to, if it can wait for them on the device; else
+ * *ret_unable is its name. */
+static bool can_wait(const struct weight *weight, uint32_t m, const char **ret_unable)
+{
+    struct gk_problem problem = problem_of(weight, m);
+    const struct gk_kernel *kernel;
+    struct reason why;
+    *ret_unable = "no kernel";
+    if (weight_select(weight, &problem, &kernel, &why) != 0) {
+        return false;
+    }
+    *ret_unable = kernel->name;
+    return kernel->rows_ahead_max != NULL && m <= kernel->rows_ahead_max(&problem);
+}
+
+/* Which launches can be queued before their rows come (launch_ahead), and why not the others. */
+static void explain_ahead(const struct call *call, const struct weight *weight,
+                          char ret_text[REASON_TEXT_BYTES])
+{
+    const struct device *device = weight->device;
+    const char *why = NULL;
+    if (call->core->config->launch_ahead == 0) {
+        why = "launch_ahead = no in gemmd.conf";
+    } else if (device->ops->arm == NULL) {
+        why = "the host queues none";
+    } else if (device->cuda_arch < 90) {
+        why = "that takes a GPU of compute capability 9.0";
+    } else if (!device->has_mps) {
+        why = "without MPS the clients' kernels would wait for those that wait";
+    }
+    if (why != NULL) {
+        (void)snprintf(ret_text, REASON_TEXT_BYTES, "no launch: %s", why);
+        return;
+    }
+    uint32_t n_rows = 0;
+    const char *unable;
+    while (n_rows < GK_BATCH_ROWS_MAX && can_wait(weight, n_rows + 1, &unable)) {
+        n_rows++;
+    }
+    if (n_rows == GK_BATCH_ROWS_MAX) {
+        (void)snprintf(ret_text, REASON_TEXT_BYTES, "launches of up to %u rows", n_rows);
+    } else if (n_rows > 0) {
+        (void)snprintf(ret_text, REASON_TEXT_BYTES,
+                       "launches of up to %u rows; %s, which larger ones go to, cannot wait for "
+                       "more",
+                       n_rows, unable);
+    } else {
+        (void)snprintf(ret_text, REASON_TEXT_BYTES, "no launch: %s cannot wait for its rows",
+                       unable);
+    }
+}
+
 /* How many of standard_m the weight has launches of. */
 static uint32_t standard_rows(const struct weight *weight, uint64_t rows_max)
 {
@@ -177,6 +229,7 @@ static int explain_weight(struct call *call, const struct weight *weight, struct
     call->reply->explanation.choices = choices;
     call->reply->explanation.n_choices = n_m;
     weight_describe(weight, &call->reply->explanation.weight);
+    explain_ahead(call, weight, call->reply->explanation.ahead);
     for (uint32_t i = 0; i < n_m; i++) {
         if (m[i] == 0 || m[i] > call->core->config->rows_max) {
             return reason_set(why, STATUS_INVALID_ARGUMENT, "m %u is not between 1 and %ju", m[i],

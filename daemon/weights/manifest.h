@@ -38,7 +38,7 @@ struct manifest {
 #define MANIFEST_NULL ((struct manifest){0})
 
 /* manifest_write() - of a model whose weights are sorted and have their digests. The memfd is the
- * caller's, and locked. 0 or negative errno. */
+ * caller's, and locked. 0 or negative errno, -EILSEQ for paths that are no UTF-8. */
 int manifest_write(const struct model *model, int *ret_fd) GD_MUST_CHECK;
 
 /* manifest_lock() - take the lock; STATUS_EXISTS, naming its pid, while another process has it. */

@@ -279,6 +279,20 @@ static int compare_items(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+/* Sorted: rules of one name may both have found their parts in one place. */
+static int check_names(const struct plan *plan, struct reason *why)
+{
+    for (uint32_t i = 1; i < plan->n; i++) {
+        const struct plan_item *one = &plan->items[i - 1], *other = &plan->items[i];
+        if (strcmp(one->name, other->name) == 0) {
+            return INVALID(why, "fuse '%s': two weights would be '%s', that of '%s' and of '%s'",
+                           last_part(one->name), one->name, one->parts[0].module->name,
+                           other->parts[0].module->name);
+        }
+    }
+    return 0;
+}
+
 static int make(struct maker *maker, struct reason *why)
 {
     int r = fuse_all(maker, why);
@@ -290,6 +304,7 @@ static int make(struct maker *maker, struct reason *why)
     }
     if (r == 0) {
         qsort(maker->plan.items, maker->plan.n, sizeof(*maker->plan.items), compare_items);
+        r = check_names(&maker->plan, why);
     }
     return r;
 }

@@ -119,7 +119,7 @@ static void keep_model(const struct store *store, struct model *model)
     int r = store->keep && !model->is_kept ? keep_put(store->keep, model) : 0;
     if (r < 0) {
         log_write(LOG_LEVEL_WARNING, "store", "model '%s' will not outlive this process: %s",
-                  model->name, strerror(-r));
+                  model->name, r == -EILSEQ ? "its path is no UTF-8" : strerror(-r));
     }
 }
 

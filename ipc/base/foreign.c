@@ -76,6 +76,11 @@ static int kind_of(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &kind, &n_bytes) == 0 ? kind : -1;
 }
 
+bool foreign_is_socket(int fd)
+{
+    return kind_of(fd, SO_TYPE) != -1;
+}
+
 void foreign_close(int fd)
 {
     int saved = errno;

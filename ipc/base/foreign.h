@@ -32,6 +32,9 @@ struct foreign_signs {
 ssize_t foreign_receive(int fd, void *bytes, size_t n_bytes, int flags, struct foreign_fds *ret_fds,
                         struct foreign_signs *ret_signs) GD_MUST_CHECK;
 
+/* foreign_is_socket() - asks nobody: fstat() of a file may be its owner's to answer. */
+bool foreign_is_socket(int fd);
+
 /* foreign_close() - without waiting for what a socket still has to send: that is dropped.
  * foreign_close_all() - those that are left; one that was stolen is -1. Both leave errno alone. */
 void foreign_close(int fd);

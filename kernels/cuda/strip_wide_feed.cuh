@@ -6,6 +6,7 @@
  * full ones count bytes, empty ones the warps that are done. */
 #pragma once
 
+#include "kernels/cuda/ring_place.cuh"
 #include "kernels/cuda/shared_base.cuh"
 #include "kernels/cuda/strip_parts_work.cuh"
 #include "kernels/cuda/strip_wide_x.cuh"
@@ -43,23 +44,6 @@ template <int n_rows, bool has_zeros> struct shared_map {
     static constexpr bool has_part_in_registers = n_rows < (has_zeros ? 48 : 64);
     static constexpr uint32_t room = (n_w_stages * stage_bytes + 127) / 128 * 128;
     static constexpr uint32_t warp_bytes = room + 32 * n_rows / 2 * 4;
-};
-
-/* A place in a ring, and the parity of its phase. */
-template <uint32_t n> struct ring_place {
-    uint32_t i = 0;
-    uint32_t parity = 0;
-    __device__ __forceinline__ void step()
-    {
-        if (++i == n) {
-            i = 0;
-            parity ^= 1;
-        }
-    }
-    __device__ __forceinline__ uint32_t before() const
-    {
-        return i == 0 ? n - 1 : i - 1;
-    }
 };
 
 /* ---- feeding ----

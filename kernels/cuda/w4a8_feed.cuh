@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ring_place.cuh"
 #include "kernels/cuda/shared_base.cuh"
 #include "kernels/cuda/w4a8_args.h"
 #include "kernels/layout/strip.h"
@@ -41,19 +42,6 @@ struct shared_map {
     static constexpr uint32_t bytes = w_empty + 8 * n_w_stages;
     static constexpr uint32_t scales = n_strips * STRIP_CODES_BYTES;
     static constexpr uint32_t zeros = scales + n_strips * slice_scale_bytes;
-};
-
-/* A place in a ring of stages, and the parity of its phase. */
-template <uint32_t n> struct ring {
-    uint32_t i = 0;
-    uint32_t parity = 0;
-    __device__ __forceinline__ void step()
-    {
-        if (++i == n) {
-            i = 0;
-            parity ^= 1;
-        }
-    }
 };
 
 /* ---- the order of tiles ---- */
@@ -111,7 +99,7 @@ __device__ __forceinline__ uint32_t n_k_blocks(const w4a8_args &args)
 /* One lane: x, half of each stage for both CTAs of the cluster. */
 __device__ __forceinline__ void feed_x(const w4a8_args &args, uint32_t rank)
 {
-    ring<n_x_stages> place;
+    ring_place<n_x_stages> place;
     for_units(args, rank, [&](const unit &at) {
         uint32_t n_bytes = at.n_rows * k_block;
         uint32_t half = rank * n_bytes / n_cluster;
@@ -173,7 +161,7 @@ __device__ __forceinline__ void feed_w(const w4a8_args &args, uint32_t rank)
     slice_part part = part_of(args, lane);
     uint32_t n_bytes = n_strips * (STRIP_CODES_BYTES + slice_scale_bytes +
                                    (args.base.has_zeros ? slice_zero_bytes : 0));
-    ring<n_w_stages> place;
+    ring_place<n_w_stages> place;
     for_units(args, rank, [&](const unit &at) {
         uint32_t i_strip = min(at.first_strip + lane % n_strips, args.base.n_strips - 1);
         for (uint32_t i = 0; i < args.base.n_slices; i++) {

@@ -18,8 +18,8 @@ namespace {
 
 /* Where a warp is in the rings, and a lane in the first stage of W. */
 struct walk {
-    ring<n_x_stages> x;
-    ring<n_w_stages> w;
+    ring_place<n_x_stages> x;
+    ring_place<n_w_stages> w;
     uint32_t codes;
     uint32_t scales;
     uint32_t zeros;

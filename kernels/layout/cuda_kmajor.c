@@ -8,7 +8,8 @@
 #include "kernels/layout/parts.h"
 
 #define COLUMN_ALIGNMENT 64u
-#define K_STEP           64u /* rows moved per pass over the columns: both sides stay in the L1 cache */
+#define K_STEP           64u /* rows of nibbles moved per pass over the columns: they stay in the cache */
+#define TILE             64u /* rows and columns that are turned over at once */
 
 struct cuda_kmajor_shape cuda_kmajor_shape(const struct gk_desc *desc)
 {
@@ -39,15 +40,64 @@ static uint64_t packed_bytes(const struct gk_desc *desc)
 
 /* ---- codes ---- */
 
-/* Codes of whole bytes, elem_bytes each; source: columns, k apart; rows: where row i_k goes. */
-static void pack_bytes(const char *source, const struct gk_desc *desc, uint32_t n_k,
-                       uint32_t elem_bytes, char *rows, uint64_t row_bytes)
+/* A matrix of rows a stride of bytes apart; of codes of whole bytes. */
+struct side {
+    char *bytes;
+    uint64_t stride_bytes;
+};
+
+/* Up to TILE by TILE of them: what is read and what is written are whole lines of the cache each,
+ * since strides are often such that the lines of a column displace one another there. Inlined, that
+ * elem_bytes is a constant: a call of memcpy() for each element would take most of the time. */
+static inline __attribute__((always_inline)) void turn_tile(const struct side *source,
+                                                            uint32_t n_rows, uint32_t n_columns,
+                                                            const struct side *target,
+                                                            uint32_t elem_bytes)
 {
-    for (uint32_t i_n = 0; i_n < desc->n; i_n++, source += (uint64_t)desc->k * elem_bytes) {
-        for (uint32_t i_k = 0; i_k < n_k; i_k++) {
-            memcpy(rows + i_k * row_bytes + (uint64_t)i_n * elem_bytes,
-                   source + (uint64_t)i_k * elem_bytes, elem_bytes);
+    char tile[TILE * TILE * sizeof(float)];
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const char *row = source->bytes + i * source->stride_bytes;
+        for (uint32_t j = 0; j < n_columns; j++) {
+            memcpy(tile + (j * TILE + i) * elem_bytes, row + j * elem_bytes, elem_bytes);
         }
+    }
+    for (uint32_t j = 0; j < n_columns; j++) {
+        memcpy(target->bytes + j * target->stride_bytes, tile + j * TILE * elem_bytes,
+               n_rows * elem_bytes);
+    }
+}
+
+/* Rows of `source` are columns of `target`. */
+static inline __attribute__((always_inline)) void turn_over(const struct side *source,
+                                                            uint32_t n_rows, uint32_t n_columns,
+                                                            const struct side *target,
+                                                            uint32_t elem_bytes)
+{
+    for (uint32_t j = 0; j < n_columns; j += TILE) {
+        for (uint32_t i = 0; i < n_rows; i += TILE) {
+            const struct side from = {source->bytes + i * source->stride_bytes + j * elem_bytes,
+                                      source->stride_bytes};
+            const struct side to = {target->bytes + j * target->stride_bytes + i * elem_bytes,
+                                    target->stride_bytes};
+            turn_tile(&from, (uint32_t)num_min(TILE, n_rows - i),
+                      (uint32_t)num_min(TILE, n_columns - j), &to, elem_bytes);
+        }
+    }
+}
+
+static void transpose(const struct side *source, uint32_t n_rows, uint32_t n_columns,
+                      const struct side *target, uint32_t elem_bytes)
+{
+    switch (elem_bytes) {
+    case 1:
+        turn_over(source, n_rows, n_columns, target, 1);
+        return;
+    case 2:
+        turn_over(source, n_rows, n_columns, target, 2);
+        return;
+    default:
+        turn_over(source, n_rows, n_columns, target, 4);
+        return;
     }
 }
 
@@ -68,19 +118,38 @@ static uint32_t canonical_bytes(const struct gk_desc *desc)
     return gk_code_is_plain(desc->code) ? dtype_bytes(gk_code_dtype(desc->code)) : 1;
 }
 
+static struct side canonical_side(const struct gk_canonical *canonical)
+{
+    uint64_t elem_bytes = canonical_bytes(&canonical->desc);
+    return (struct side){canonical->codes, canonical->desc.k * elem_bytes};
+}
+
 static void pack_codes(const struct gk_canonical *canonical, const struct cuda_kmajor_shape *shape,
                        char *packed)
 {
     const struct gk_desc *desc = &canonical->desc;
-    uint32_t elem_bytes = canonical_bytes(desc);
+    if (gk_code_bits(desc->code) != 4) {
+        const struct side source = canonical_side(canonical);
+        const struct side target = {packed, shape->row_bytes};
+        transpose(&source, desc->n, desc->k, &target, canonical_bytes(desc));
+        return;
+    }
     for (uint32_t i_k = 0; i_k < desc->k; i_k += K_STEP) {
-        const char *source = (const char *)canonical->codes + (uint64_t)i_k * elem_bytes;
-        char *rows = packed + i_k * shape->row_bytes;
-        uint32_t n_k = (uint32_t)num_min(K_STEP, desc->k - i_k);
-        if (gk_code_bits(desc->code) == 4) {
-            pack_nibbles((const uint8_t *)source, desc, n_k, (uint8_t *)rows, shape->row_bytes);
-        } else {
-            pack_bytes(source, desc, n_k, elem_bytes, rows, shape->row_bytes);
+        pack_nibbles((const uint8_t *)canonical->codes + i_k, desc,
+                     (uint32_t)num_min(K_STEP, desc->k - i_k),
+                     (uint8_t *)packed + i_k * shape->row_bytes, shape->row_bytes);
+    }
+}
+
+static void unpack_nibbles(const char *packed, const struct cuda_kmajor_shape *shape,
+                           struct gk_canonical *canonical)
+{
+    const struct gk_desc *desc = &canonical->desc;
+    uint8_t *target = canonical->codes;
+    for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
+        for (uint32_t i_k = 0; i_k < desc->k; i_k++) {
+            const char *row = packed + i_k * shape->row_bytes;
+            *target++ = (uint8_t)row[i_n / 2] >> (i_n % 2 * 4) & 0xfu;
         }
     }
 }
@@ -89,19 +158,13 @@ static void unpack_codes(const char *packed, const struct cuda_kmajor_shape *sha
                          struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
-    uint32_t elem_bytes = canonical_bytes(desc);
-    bool is_nibble = gk_code_bits(desc->code) == 4;
-    char *target = canonical->codes;
-    for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
-        for (uint32_t i_k = 0; i_k < desc->k; i_k++, target += elem_bytes) {
-            const char *row = packed + i_k * shape->row_bytes;
-            if (is_nibble) {
-                *(uint8_t *)target = (uint8_t)row[i_n / 2] >> (i_n % 2 * 4) & 0xfu;
-            } else {
-                memcpy(target, row + (uint64_t)i_n * elem_bytes, elem_bytes);
-            }
-        }
+    if (gk_code_bits(desc->code) == 4) {
+        unpack_nibbles(packed, shape, canonical);
+        return;
     }
+    const struct side source = {(char *)(uintptr_t)packed, shape->row_bytes};
+    const struct side target = canonical_side(canonical);
+    transpose(&source, desc->k, desc->n, &target, canonical_bytes(desc));
 }
 
 /* ---- the rest ---- */

@@ -24,7 +24,7 @@
  *   gain         products over those with natural batching
  *   in step      sessions that the scheduler lets share launches
  *
- * Usage: bench-decode-stream [--clients N,N,...] [--seconds S] [--batching NAME] [--thoughts N]
+ * Usage: bench-decode-stream [--clients N,N,...] [--seconds S] [--batching NAME,...] [--thoughts N]
  * [--pdl] [--shape 8b|70b] [--scenarios N,N,...] [--launch-ahead false]. --thoughts: of one kernel,
  * up to 8, so that the GPU's front end has as many times less to start. --pdl: a client's next
  * kernel is in its place when it is needed, by programmatic dependent launch. --scenarios: by their
@@ -407,7 +407,7 @@ struct arguments {
     uint32_t n_counts;
     uint32_t scenarios[DECODE_CLIENTS_MAX];
     uint32_t n_scenarios; /* 0: all */
-    const char *only;     /* that policy; NULL: all */
+    const char *only;     /* these policies; NULL: all */
 };
 
 /* One option; its value, NULL at the end of the line, is used up if true is in *ret_has_value. */
@@ -454,7 +454,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i += has_value ? 2 : 1) {
         if (!parse_option(&arguments, argv[i], argv[i + 1], &has_value)) {
             (void)fprintf(stderr, "usage: bench-decode-stream [--clients N,N,...] [--seconds S] "
-                                  "[--batching NAME] [--thoughts N] [--pdl] [--shape 8b|70b] "
+                                  "[--batching NAME,...] [--thoughts N] [--pdl] [--shape 8b|70b] "
                                   "[--scenarios N,N,...] [--launch-ahead false]\n");
             return 2;
         }
@@ -470,11 +470,11 @@ int main(int argc, char **argv)
     board = &shared->board;
     wait_for(start_child(measure, 0));
     for (enum decode_policy policy = DECODE_OFF; policy < DECODE_POLICIES; policy++) {
-        if (only == NULL || strcmp(only, policy_names[policy]) == 0) {
+        if (only == NULL || strstr(only, policy_names[policy]) != NULL) {
             bench_daemon(policy, arguments.counts, arguments.n_counts);
         }
     }
-    if (only == NULL || strcmp(only, policy_names[DECODE_OWN]) == 0) {
+    if (only == NULL || strstr(only, policy_names[DECODE_OWN]) != NULL) {
         bench_own(arguments.counts, arguments.n_counts);
     }
     (void)munmap(shared, sizeof(*shared));

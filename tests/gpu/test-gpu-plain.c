@@ -14,11 +14,11 @@
 
 #define SKIPPED     77
 #define M_MAX       GK_PREFILL_ROWS_MAX
-#define SAMPLE      93u /* every so manieth row is compared with the reference */
-#define N_SAMPLES   (M_MAX / SAMPLE + 1)
+#define SAMPLE      93u  /* every so manieth row is compared with the reference */
 #define POISON_BYTE 0xff /* a NaN in every type */
 
 static uint32_t cuda_arch;
+static const struct sample sample = {.step = SAMPLE, .n_rows = M_MAX / SAMPLE + 1};
 
 /* How rows lie: as the library can have them, at strides of an odd number of its 16 bytes, or on
  * elements only. */
@@ -147,37 +147,19 @@ static char *run(const struct plain_case *c, uint32_t first, uint32_t m)
 
 /* ---- judging ---- */
 
-static double rounding(enum dtype dtype)
-{
-    return dtype == DTYPE_F32 ? 0x1p-24 : dtype == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
-}
-
-/* Every SAMPLEth row by float64; the caller's to free. */
 static double *reference_of(const struct plain_case *c)
 {
-    const struct gk_desc *desc = &c->canonical.desc;
-    double *exact = malloc((uint64_t)N_SAMPLES * desc->n * sizeof(*exact));
-    assert_non_null(exact);
-    assert_int_equal(gk_reference_gemm(&c->canonical, c->host_x, c->x_dtype,
-                                       (uint64_t)SAMPLE * desc->k, N_SAMPLES, exact),
-                     0);
-    return exact;
+    return sample_exact(&sample, &c->canonical, c->host_x, c->x_dtype);
 }
 
 static void assert_accurate(const struct plain_case *c, const char *y)
 {
     const struct gk_desc *desc = &c->canonical.desc;
     double *exact = reference_of(c);
-    double error = 0, norm = 0;
-    for (uint64_t i = 0; i < (uint64_t)N_SAMPLES * desc->n; i++) {
-        uint64_t i_y = i / desc->n * SAMPLE * desc->n + i % desc->n;
-        double difference = elem_load(y, c->y_dtype, i_y) - exact[i];
-        error += difference * difference;
-        norm += exact[i] * exact[i];
-    }
+    double error = sample_error(&sample, desc, exact, y, c->y_dtype);
     free(exact);
-    if (!(sqrt(error / norm) <= 1e-5 + rounding(c->y_dtype))) {
-        fail_msg("%u x %u: error %g", desc->n, desc->k, sqrt(error / norm));
+    if (error > 1e-5 + rounding_error(c->y_dtype)) {
+        fail_msg("%u x %u: error %g", desc->n, desc->k, error);
     }
 }
 
@@ -338,7 +320,7 @@ static void test_exact_sums(void **state)
     place(&c, LIE_DENSE);
     char *y = run(&c, 0, M_MAX);
     double *exact = reference_of(&c);
-    for (uint64_t i = 0; i < (uint64_t)N_SAMPLES * desc.n; i++) {
+    for (uint64_t i = 0; i < (uint64_t)sample.n_rows * desc.n; i++) {
         uint64_t i_y = i / desc.n * SAMPLE * desc.n + i % desc.n;
         assert_true(elem_load(y, DTYPE_F32, i_y) == exact[i]);
     }
@@ -404,21 +386,10 @@ static void test_infinities_and_nan(void **state)
 
 /* ---- the program ---- */
 
-static const char *find_gpu(void)
-{
-    int n = 0;
-    struct cudaDeviceProp properties;
-    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0 ||
-        cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
-        return "no GPU here";
-    }
-    cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
-    return cublaslt_open();
-}
-
 int main(void)
 {
-    const char *why = find_gpu();
+    const char *why = gpu_find(&cuda_arch);
+    why = why != NULL ? why : cublaslt_open();
     if (why != NULL) {
         print_message("skipped: %s\n", why);
         return SKIPPED;

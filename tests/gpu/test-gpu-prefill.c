@@ -13,12 +13,13 @@
 #include "tests/gpu/step.h"
 #include "tests/gpu/weight.h"
 
-#define M_MAX     333u
-#define SAMPLE    37u /* every so manieth row is compared with the reference */
-#define N_SAMPLES (M_MAX / SAMPLE)
-#define N_HELD    40u
+#define M_MAX   333u
+#define SAMPLE  37u /* every so manieth row is compared with the reference */
+#define SKIPPED 77
+#define N_HELD  40u
 
 static uint32_t cuda_arch;
+static const struct sample sample = {.step = SAMPLE, .n_rows = M_MAX / SAMPLE};
 
 /* A packed weight on the GPU, with rows of x. */
 struct prefill_case {
@@ -181,33 +182,17 @@ static char *run(const struct prefill_case *c, uint32_t first, uint32_t m, uint3
     return y;
 }
 
-static double rounding(enum dtype dtype)
-{
-    return dtype == DTYPE_F32 ? 0x1p-24 : dtype == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
-}
-
 /* y: all rows; weight_rounding: of a weight, relative. */
 static void assert_accurate(const struct prefill_case *c, const char *y, double weight_rounding)
 {
     const struct gk_desc *desc = &c->canonical.desc;
-    double *exact = malloc((uint64_t)N_SAMPLES * desc->n * sizeof(*exact));
-    assert_non_null(exact);
-    assert_int_equal(gk_reference_gemm(&c->canonical, c->host_x, c->x_dtype,
-                                       (uint64_t)SAMPLE * desc->k, N_SAMPLES, exact),
-                     0);
-    double error = 0, norm = 0;
-    for (uint64_t i = 0; i < (uint64_t)N_SAMPLES * desc->n; i++) {
-        uint64_t i_y = i / desc->n * SAMPLE * desc->n + i % desc->n;
-        double difference = elem_load(y, c->y_dtype, i_y) - exact[i];
-        assert_false(isnan(difference));
-        error += difference * difference;
-        norm += exact[i] * exact[i];
-    }
+    double *exact = sample_exact(&sample, &c->canonical, c->host_x, c->x_dtype);
+    double error = sample_error(&sample, desc, exact, y, c->y_dtype);
     free(exact);
-    if (sqrt(error / norm) > 2e-5 + rounding(c->y_dtype) + weight_rounding) {
+    if (error > 2e-5 + rounding_error(c->y_dtype) + weight_rounding) {
         char text[64];
         gk_desc_format(desc, text, sizeof(text));
-        fail_msg("%s, %u x %u: error %g", text, desc->n, desc->k, sqrt(error / norm));
+        fail_msg("%s, %u x %u: error %g", text, desc->n, desc->k, error);
     }
 }
 
@@ -234,7 +219,7 @@ static void check_class(struct prefill_case *c, bool is_of_rounded)
     place(c, false);
     upload_x(c);
     char *all = run(c, 0, M_MAX, first_tile(c, is_of_rounded));
-    assert_accurate(c, all, is_of_rounded ? rounding(c->x_dtype) : 0);
+    assert_accurate(c, all, is_of_rounded ? rounding_error(c->x_dtype) : 0);
     assert_invariant(c, all, is_of_rounded);
     place(c, true);
     upload_x(c);
@@ -264,14 +249,7 @@ static void check_weights(enum gk_code code)
     struct random random = {21};
     for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * ARRAY_LENGTH(groups); i++) {
         const uint32_t *shape = shapes[i / ARRAY_LENGTH(groups)];
-        uint32_t group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], shape[1]);
-        struct gk_desc desc =
-            desc_int4(shape[0], shape[1], group_k, i % 2 == 0 ? DTYPE_F16 : DTYPE_BF16, DTYPE_NONE);
-        desc.code = code;
-        desc.has_zeros = i % 3 == 1;
-        desc.has_perm = i % 4 == 3 && desc.k <= 1000; /* the reference takes k steps an element */
-        desc.bias_dtype = i % 5 == 0 ? DTYPE_F32 : i % 5 == 1 ? DTYPE_BF16 : DTYPE_NONE;
-        desc.column_scale = i % 7 == 2 ? GK_COLUMN_SCALE_MULTIPLIES : GK_COLUMN_SCALE_NONE;
+        struct gk_desc desc = gpu_int_desc(i, code, shape, groups[i % ARRAY_LENGTH(groups)]);
         enum dtype x_dtype = i % 2 == 1 ? DTYPE_F16 : DTYPE_BF16;
         check_desc(&desc, x_dtype, i % 3 == 0 ? DTYPE_F32 : x_dtype, &random);
     }
@@ -516,28 +494,15 @@ static void test_overflow(void **state)
     case_finish(&c);
 }
 
-static int find_gpu(void)
-{
-    int n = 0;
-    struct cudaDeviceProp properties;
-    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0 ||
-        cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
-        printf("no GPU here\n");
-        return 77;
-    }
-    cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
-    if (cuda_arch != 90) {
-        printf("no Hopper GPU here\n");
-        return 77;
-    }
-    return strip_prefill_load() == 0 ? 0 : 1;
-}
-
 int main(void)
 {
-    int r = find_gpu();
-    if (r != 0) {
-        return r;
+    const char *why = gpu_find(&cuda_arch);
+    if (why != NULL || cuda_arch != 90) {
+        print_message("skipped: %s\n", why != NULL ? why : "no Hopper GPU here");
+        return SKIPPED;
+    }
+    if (strip_prefill_load() != 0) {
+        return 1;
     }
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_4_bit_weights),      cmocka_unit_test(test_8_bit_weights),

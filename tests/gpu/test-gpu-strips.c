@@ -10,7 +10,8 @@
 #include "ipc/base/num.h"
 #include "tests/gpu/weight.h"
 
-#define M_MAX 64u
+#define M_MAX   64u
+#define SKIPPED 77
 
 static uint32_t cuda_arch;
 
@@ -40,10 +41,8 @@ static void gpu_case_init(struct gpu_case *c, const struct gk_desc *desc, enum d
     assert_cuda(cudaMalloc((void **)&c->x, x_bytes));
     assert_cuda(cudaMemcpy(c->x, c->host_x, x_bytes, cudaMemcpyHostToDevice));
     assert_cuda(cudaMalloc((void **)&c->y, (uint64_t)M_MAX * desc->n * dtype_bytes(y_dtype)));
-    c->exact = malloc((uint64_t)M_MAX * desc->n * sizeof(*c->exact));
-    assert_non_null(c->exact);
-    assert_int_equal(gk_reference_gemm(&c->canonical, c->host_x, x_dtype, desc->k, M_MAX, c->exact),
-                     0);
+    const struct sample all = {.step = 1, .n_rows = M_MAX};
+    c->exact = sample_exact(&all, &c->canonical, c->host_x, x_dtype);
     const struct gk_problem like = {.desc = *desc, .layout = c->layout, .cuda_arch = cuda_arch};
     uint64_t workspace_bytes = gk_workspace_max(&like);
     assert_cuda(cudaMalloc(&c->workspace, num_max(workspace_bytes, 64)));
@@ -99,25 +98,11 @@ static char *run(const struct gk_kernel *kernel, const struct gpu_case *c, uint3
     return y;
 }
 
-/* Half a unit in the last place of a product of that size, relative. */
-static double rounding(enum dtype dtype)
-{
-    return dtype == DTYPE_F32 ? 0x1p-24 : dtype == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
-}
-
-/* Relative Frobenius error, y against float64. */
+/* Relative Frobenius error of m rows of y against float64. */
 static double error_of(const struct gpu_case *c, const char *y, uint32_t m)
 {
-    const struct gk_desc *desc = &c->canonical.desc;
-    double error = 0;
-    double norm = 0;
-    for (uint64_t i = 0; i < (uint64_t)m * desc->n; i++) {
-        double difference = elem_load(y, c->y_dtype, i) - c->exact[i];
-        assert_false(isnan(difference));
-        error += difference * difference;
-        norm += c->exact[i] * c->exact[i];
-    }
-    return sqrt(error / norm);
+    const struct sample all = {.step = 1, .n_rows = m};
+    return sample_error(&all, &c->canonical.desc, c->exact, y, c->y_dtype);
 }
 
 static void assert_accurate(const struct gk_kernel *kernel, const struct gpu_case *c)
@@ -130,7 +115,7 @@ static void assert_accurate(const struct gk_kernel *kernel, const struct gpu_cas
         }
         char *y = run(kernel, c, 0, ms[i]);
         double error = error_of(c, y, ms[i]);
-        if (error > 3e-6 + rounding(c->y_dtype)) {
+        if (error > 3e-6 + rounding_error(c->y_dtype)) {
             char text[64];
             gk_desc_format(&c->canonical.desc, text, sizeof(text));
             fail_msg("%s: %s, %u x %u, m %u: error %g", kernel->name, text, c->canonical.desc.n,
@@ -213,14 +198,7 @@ static void check_integer_weights(enum gk_code code)
     uint32_t n_run = 0;
     for (uint32_t i = 0; i < ARRAY_LENGTH(shapes) * ARRAY_LENGTH(groups); i++) {
         const uint32_t *shape = shapes[i / ARRAY_LENGTH(groups)];
-        uint32_t group_k = (uint32_t)num_min(groups[i % ARRAY_LENGTH(groups)], shape[1]);
-        struct gk_desc desc =
-            desc_int4(shape[0], shape[1], group_k, i % 2 == 0 ? DTYPE_F16 : DTYPE_BF16, DTYPE_NONE);
-        desc.code = code;
-        desc.has_zeros = i % 3 == 1;
-        desc.has_perm = i % 4 == 3 && desc.k <= 1000; /* the reference takes k steps an element */
-        desc.bias_dtype = i % 5 == 0 ? DTYPE_F32 : i % 5 == 1 ? DTYPE_BF16 : DTYPE_NONE;
-        desc.column_scale = i % 7 == 2 ? GK_COLUMN_SCALE_MULTIPLIES : GK_COLUMN_SCALE_NONE;
+        struct gk_desc desc = gpu_int_desc(i, code, shape, groups[i % ARRAY_LENGTH(groups)]);
         for (uint32_t j = 0; j < ARRAY_LENGTH(x_dtypes); j++) {
             enum dtype y_dtype = (i + j) % 2 == 0 ? DTYPE_F32 : x_dtypes[j];
             n_run += check_desc(&desc, x_dtypes[j], y_dtype, &random);
@@ -473,32 +451,18 @@ static void test_infinities_against_floats(void **state)
     }
 }
 
-static int load_kernels(void **state)
-{
-    (void)state;
-    uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
-    for (uint32_t i = 0; i < n_kernels; i++) {
-        if (kernels[i]->load() != cudaSuccess) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
 int main(void)
 {
-    struct cudaDeviceProp properties;
-    if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
-        puts("no usable GPU: skipped");
-        return 77;
+    const char *why = gpu_find(&cuda_arch);
+    if (why != NULL) {
+        print_message("skipped: %s\n", why);
+        return SKIPPED;
     }
-    cuda_arch = (uint32_t)(properties.major * 10 + properties.minor);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact_sums),         cmocka_unit_test(test_plain_weights),
         cmocka_unit_test(test_infinities_and_nan), cmocka_unit_test(test_4_bit_weights),
         cmocka_unit_test(test_8_bit_weights),      cmocka_unit_test(test_float_weights),
         cmocka_unit_test(test_many_columns),       cmocka_unit_test(test_infinities_against_floats),
     };
-    return cmocka_run_group_tests(tests, load_kernels, NULL);
+    return cmocka_run_group_tests(tests, gpu_load_kernels, NULL);
 }

@@ -405,35 +405,17 @@ static void test_not_finite(void **state)
     }
 }
 
-static bool find_device(void)
-{
-    int major = 0, n = 0;
-    if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0 || cudaSetDevice(0) != cudaSuccess ||
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess) {
-        return false;
-    }
-    cuda_arch = (uint32_t)major * 10;
-    return major == 9;
-}
-
 int main(void)
 {
-    if (!find_device()) {
-        print_message("skipped: no Hopper GPU\n");
+    const char *why = gpu_find(&cuda_arch);
+    if (why != NULL || cuda_arch != 90) {
+        print_message("skipped: %s\n", why != NULL ? why : "no Hopper GPU here");
         return SKIPPED;
-    }
-    uint32_t n_kernels;
-    const struct gk_kernel *const *kernels = gk_kernels(GK_DEVICE_CUDA, &n_kernels);
-    for (uint32_t i = 0; i < n_kernels; i++) {
-        if (kernels[i]->load() != 0) {
-            print_error("%s does not load\n", kernels[i]->name);
-            return 1;
-        }
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_schemes),
         cmocka_unit_test(test_quantised_rows),
         cmocka_unit_test(test_not_finite),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, gpu_load_kernels, NULL);
 }

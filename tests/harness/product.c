@@ -128,6 +128,37 @@ bool product_run(struct product *product, gemmd_client_t *client)
     return true;
 }
 
+/* y as the buffer has it, in memory of the caller's; NULL where anything is refused. */
+static float *multiply(gemmd_client_t *client, struct gemmd_gemm *gemm, const float *x,
+                       uint64_t x_bytes, uint64_t y_bytes)
+{
+    memcpy(gemmd_buffer_data(gemm->x), x, x_bytes);
+    float *y = gemmd_gemm(client, gemm) == GEMMD_OK ? malloc(y_bytes) : NULL;
+    if (y != NULL) {
+        memcpy(y, gemmd_buffer_data(gemm->y), y_bytes);
+    }
+    return y;
+}
+
+float *product_of_rows(gemmd_client_t *client, const gemmd_weight_t *weight, const float *x,
+                       uint32_t m)
+{
+    uint64_t x_bytes = (uint64_t)m * weight->k * sizeof(*x);
+    uint64_t y_bytes = (uint64_t)m * weight->n * sizeof(*x);
+    struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
+    gemm.weight = weight;
+    gemm.m = m;
+    bool has_buffers = make_buffer(client, weight->device_index, x_bytes, &gemm.x) &&
+                       make_buffer(client, weight->device_index, y_bytes, &gemm.y);
+    float *y = has_buffers ? multiply(client, &gemm, x, x_bytes, y_bytes) : NULL;
+    if (y == NULL) {
+        (void)fprintf(stderr, "m %u of '%s': %s\n", m, weight->name, gemmd_last_error());
+    }
+    gemmd_buffer_free(gemm.x);
+    gemmd_buffer_free(gemm.y);
+    return y;
+}
+
 /* ---- judging ---- */
 
 /* Rounding of the result to the type of y. */

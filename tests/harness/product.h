@@ -36,6 +36,11 @@ bool product_init(struct product *product, gemmd_client_t *client, const char *m
                   const struct test_weight *weight, const struct product_shape *shape);
 void product_finish(struct product *product);
 
+/* product_of_rows() - y (m, n) for x (m, k), both dense and f32, by the daemon; the caller frees
+ * it. NULL where it refuses. */
+float *product_of_rows(gemmd_client_t *client, const gemmd_weight_t *weight, const float *x,
+                       uint32_t m);
+
 void product_clear(struct product *product);                       /* fill y with 0x5a again */
 bool product_run(struct product *product, gemmd_client_t *client); /* gemmd_gemm() */
 bool product_is_right(const struct product *product);              /* against float64; gaps too */

@@ -185,6 +185,17 @@ static void test_damaged_manifest(void **state)
 
 /* ---- changes ---- */
 
+/* The other model is served and kept, and nothing of the first one. */
+static void expect_instead(struct life *life, struct test_model *other)
+{
+    gemmd_client_t *client = fixture_open(&life->fixture, GEMMD_PATH_RING);
+    assert_true(life_serves_through(client, other));
+    gemmd_close(client);
+    fake_supervisor_read(&supervisor);
+    assert_int_equal(supervisor.store.n, N_KEPT);
+    test_model_finish(other);
+}
+
 /* Serves at once as it was, then as the checkpoint is now. */
 static void test_changed_checkpoint(void **state)
 {
@@ -199,12 +210,7 @@ static void test_changed_checkpoint(void **state)
     assert_int_equal(rename(source, target), 0);
     start(life);
     fixture_wait_logged(&life->fixture, "reload: model 'tiny'", 1);
-    gemmd_client_t *client = fixture_open(&life->fixture, GEMMD_PATH_RING);
-    assert_true(life_serves_through(client, &other));
-    gemmd_close(client);
-    fake_supervisor_read(&supervisor);
-    assert_int_equal(supervisor.store.n, N_KEPT);
-    test_model_finish(&other);
+    expect_instead(life, &other);
 }
 
 static void test_configured_otherwise(void **state)
@@ -217,12 +223,7 @@ static void test_configured_otherwise(void **state)
     (void)snprintf(argument, sizeof(argument), "tiny=%s", other.path);
     life->options.model = argument;
     start(life);
-    gemmd_client_t *client = fixture_open(&life->fixture, GEMMD_PATH_RING);
-    assert_true(life_serves_through(client, &other));
-    gemmd_close(client);
-    fake_supervisor_read(&supervisor);
-    assert_int_equal(supervisor.store.n, N_KEPT);
-    test_model_finish(&other);
+    expect_instead(life, &other);
 }
 
 /* A death between putting a new generation and dropping the old one: the later one counts. */

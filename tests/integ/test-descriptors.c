@@ -129,6 +129,16 @@ static void expect_room(struct life *life, gemmd_client_t *early, uint64_t n_lef
     assert_true(life_serves(life));
 }
 
+/* N_PEERS connections to the control socket, of whoever this process is just now. */
+static void crowd_control_socket(struct life *life, int *peers)
+{
+    for (uint32_t i = 0; i < N_PEERS; i++) {
+        peers[i] =
+            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
+        assert_true(peers[i] >= 0);
+    }
+}
+
 static void close_some(const int *fds, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end; i++) {
@@ -165,19 +175,15 @@ static void test_crowd_of_sessions(void **state)
     stop(life, early, &product);
 }
 
-/* 200 connections to the control socket, which are no sessions and under no quota: those that there
- * is no descriptor for are shed, and counted. */
+/* 200 connections to the control socket, which are no sessions, and as an administrator's under no
+ * quota: those that there is no descriptor for are shed, and counted. */
 static void test_crowd_at_the_control_socket(void **state)
 {
     struct life *life = *state;
     int peers[N_PEERS];
     struct product product;
     gemmd_client_t *early = start(life, &product);
-    for (uint32_t i = 0; i < N_PEERS; i++) {
-        peers[i] =
-            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
-        assert_true(peers[i] >= 0);
-    }
+    crowd_control_socket(life, peers);
     uint64_t n_shed = 0;
     double deadline = fixture_now() + FIXTURE_READY_SECONDS;
     while (n_shed < N_PEERS - N_FDS_MAX && fixture_now() < deadline) {
@@ -193,8 +199,9 @@ static void test_crowd_at_the_control_socket(void **state)
     stop(life, early, &product);
 }
 
-/* With connections that are under no quota, accounts have room where the process has none: whoever
- * shares memory then is refused, stays connected, and leaves the rest to the daemon. */
+/* With an administrator's connections, which are under no quota, accounts have room where the
+ * process has none: whoever shares memory then is refused, stays connected, and leaves the rest to
+ * the daemon. */
 static void test_buffers_where_a_crowd_is(void **state)
 {
     struct life *life = *state;
@@ -204,11 +211,7 @@ static void test_buffers_where_a_crowd_is(void **state)
     int r = GEMMD_OK;
     struct product product;
     gemmd_client_t *early = start(life, &product);
-    for (uint32_t i = 0; i < N_PEERS; i++) {
-        peers[i] =
-            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
-        assert_true(peers[i] >= 0);
-    }
+    crowd_control_socket(life, peers);
     while (n < N_FDS_MAX && (r = gemmd_buffer_alloc_host(early, 0, 4096, &buffers[n])) == 0) {
         n++;
     }
@@ -264,11 +267,7 @@ static void test_administrators_get_in(void **state)
         peers[i] = wire_connect(&life->fixture);
         n_refused += greet(life, peers[i]) != WELCOMED;
     }
-    for (uint32_t i = N_PEERS; i < 2 * N_PEERS; i++) {
-        peers[i] =
-            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
-        assert_true(peers[i] >= 0);
-    }
+    crowd_control_socket(life, peers + N_PEERS);
     assert_int_equal(seteuid(0), 0);
     assert_true(n_refused > 0);
     expect_administration(life);
@@ -291,11 +290,7 @@ static void test_other_users_get_in(void **state)
     life->options.n_fds_max = 2 * N_FDS_MAX; /* a quarter of which is for one user */
     gemmd_client_t *early = start(life, &product);
     assert_int_equal(seteuid(OTHER_UID), 0);
-    for (uint32_t i = 0; i < N_PEERS; i++) {
-        peers[i] =
-            unix_connect(life_socket_path(life, SIDE_CONTROL_NAME), SOCK_STREAM, WIRE_REPLY_MSEC);
-        assert_true(peers[i] >= 0);
-    }
+    crowd_control_socket(life, peers);
     assert_int_equal(seteuid(0), 0);
     expect_service(life, early, &product); /* it has come round all of them */
     assert_int_equal(seteuid(OTHER_UID - 1), 0);

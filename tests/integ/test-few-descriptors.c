@@ -1,9 +1,11 @@
 /* test-few-descriptors.c - programs that are started with few descriptors, or without the standard
- * ones, or with files that may not grow. */
+ * ones, without threads, or with files that may not grow. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -103,6 +105,47 @@ static void test_reconnecting_with_few_descriptors(void **state)
     reconnect(*state, GEMMD_PATH_ZEROMQ);
 }
 
+/* ---- clients without threads ---- */
+
+/* From now on no thread can be started here: no stack is so large. */
+static void forbid_threads(size_t *ret_stack_bytes)
+{
+    pthread_attr_t attributes;
+    assert_int_equal(pthread_getattr_default_np(&attributes), 0);
+    assert_int_equal(pthread_attr_getstacksize(&attributes, ret_stack_bytes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, (size_t)1 << 50), 0);
+    assert_int_equal(pthread_setattr_default_np(&attributes), 0);
+    (void)pthread_attr_destroy(&attributes);
+}
+
+static void allow_threads(size_t stack_bytes)
+{
+    pthread_attr_t attributes;
+    assert_int_equal(pthread_getattr_default_np(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, stack_bytes), 0);
+    assert_int_equal(pthread_setattr_default_np(&attributes), 0);
+    (void)pthread_attr_destroy(&attributes);
+}
+
+/* libzmq ends the program where it can start none ("ulimit -u", "ulimit -v"). */
+static void test_opening_without_threads(void **state)
+{
+    struct life *life = *state;
+    struct gemmd_options options = GEMMD_OPTIONS_INIT;
+    gemmd_client_t *client = NULL;
+    size_t stack_bytes;
+    options.socket_dir = life->fixture.socket_dir;
+    fixture_start(&life->fixture, &life->options);
+    forbid_threads(&stack_bytes);
+    int r = gemmd_open(&options, &client);
+    allow_threads(stack_bytes);
+    assert_int_equal(r, GEMMD_BUSY);
+    assert_non_null(strstr(gemmd_last_error(), "Resource temporarily unavailable"));
+    assert_int_equal(gemmd_open(&options, &client), GEMMD_OK);
+    gemmd_close(client);
+    assert_int_equal(fixture_stop(&life->fixture), 0);
+}
+
 /* ---- what a shell may start it with ---- */
 
 static void close_standard(GD_UNUSED void *arg)
@@ -149,9 +192,8 @@ int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, life_set_up, life_tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(test_opening_with_few_descriptors),
-        CASE(test_reconnecting_with_few_descriptors),
-        CASE(test_no_standard_descriptors),
+        CASE(test_opening_with_few_descriptors), CASE(test_reconnecting_with_few_descriptors),
+        CASE(test_opening_without_threads),      CASE(test_no_standard_descriptors),
         CASE(test_files_that_may_not_grow),
     };
 #undef CASE

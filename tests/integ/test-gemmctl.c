@@ -208,6 +208,8 @@ static void test_explanation(void **state)
                                  "floor_usec", &floors[0], "floor_usec", &floors[1]),
                      0);
     assert_memory_equal(kernel, "portable_", 9);
+    assert_string_equal(json_string_value(json_object_get(document, "ahead")),
+                        "no launch: the host queues none");
     assert_true(json_is_null(floors[0]) || json_real_value(floors[0]) > 0);
     assert_true(json_equal(floors[0], floors[1]));
     assert_true(json_is_null(predicted) && json_is_null(measured));
@@ -242,6 +244,7 @@ static void test_explanation_for_people(void **state)
     assert_true(count(output(), "\n") <= 23);
     assert_int_equal(count(output(), "portable_int4_gemm_group"), 7);
     assert_int_equal(count(output(), "avx2_fp8_gemm_group"), 1);
+    assert_int_equal(count(output(), "; x and y of f16\n"), 1);
     assert_int_equal(count(output(), " predicted"), 0);
     assert_int_equal(count(output(), "\n- not known: the daemon measures"), 1);
     assert_int_equal(GEMMCTL("explain", "tiny/layer.int4", "--m", "3,8..32"), DONE);

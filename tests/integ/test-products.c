@@ -1,5 +1,6 @@
 /* test-products.c - products through the real daemon: every type, many m, strides with guarded
  * gaps, both paths, and rows that do not change whoever shares their launch (T20, T30, T31). */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,10 +13,9 @@
 #include <cmocka.h>
 
 #include "ipc/base/num.h"
-#include "tests/harness/fixture.h"
-#include "tests/harness/model.h"
 #include "tests/harness/product.h"
 #include "tests/harness/status_document.h"
+#include "tests/harness/tiny.h"
 
 #define N_CROWD       6u
 #define N_CROWD_RUNS  120u
@@ -33,15 +33,10 @@ static gemmd_client_t *zeromq;
 static int set_up(void **state)
 {
     (void)state;
-    char argument[512];
-    fixture_init(&fixture);
-    test_model_write(&model, &fixture.folder, "tiny", 1);
-    (void)snprintf(argument, sizeof(argument), "tiny=%s", model.path);
-    const struct fixture_options options = {.model = argument};
-    fixture_start(&fixture, &options);
+    int r = tiny_start(&fixture, &model, 1, NULL);
     ring = fixture_open(&fixture, GEMMD_PATH_RING);
     zeromq = fixture_open(&fixture, GEMMD_PATH_ZEROMQ);
-    return 0;
+    return r;
 }
 
 static int tear_down(void **state)
@@ -49,10 +44,7 @@ static int tear_down(void **state)
     (void)state;
     gemmd_close(ring);
     gemmd_close(zeromq);
-    int code = fixture_stop(&fixture);
-    fixture_finish(&fixture);
-    test_model_finish(&model);
-    return code;
+    return tiny_stop(&fixture, &model);
 }
 
 static void init(struct product *product, gemmd_client_t *client, uint32_t i_weight,
@@ -83,6 +75,16 @@ static void test_more_than_the_machine_has(void **state)
     gemmd_buffer_t *buffer;
     assert_int_equal(gemmd_buffer_alloc_host(ring, 0, 1ull << 50, &buffer), GEMMD_NO_SPACE);
     assert_non_null(strstr(gemmd_last_error(), "1125899906842624 bytes, and this machine has "));
+    assert_int_equal(gemmd_buffer_alloc_host(ring, 0, UINT64_MAX, &buffer), GEMMD_NO_SPACE);
+}
+
+static void test_what_is_no_descriptor(void **state)
+{
+    (void)state;
+    gemmd_buffer_t *buffer;
+    assert_int_equal(gemmd_buffer_import_fd(ring, 0, INT_MAX, 4096, &buffer),
+                     GEMMD_INVALID_ARGUMENT);
+    assert_non_null(strstr(gemmd_last_error(), "fd is 2147483647: Bad file descriptor"));
 }
 
 static void test_every_type(void **state)
@@ -364,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_strides),       cmocka_unit_test(test_same_sentences),
         cmocka_unit_test(test_sizes_in_turn), cmocka_unit_test(test_row_in_any_place),
         cmocka_unit_test(test_crowd),         cmocka_unit_test(test_more_than_the_machine_has),
+        cmocka_unit_test(test_crowd),         cmocka_unit_test(test_what_is_no_descriptor),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

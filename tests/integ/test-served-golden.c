@@ -16,6 +16,7 @@
 #include "ipc/base/half.h"
 #include "tests/harness/control_job.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/product.h"
 #include "tests/harness/tiny.h"
 
 #define M 2u
@@ -53,30 +54,6 @@ static void *read_tensor(const struct safetensors *file, const char *name, uint6
     assert_non_null(bytes);
     assert_int_equal(safetensors_read(file, tensor, 0, bytes, size_bytes, NULL), 0);
     return bytes;
-}
-
-/* y (M, n) for x (M, k); the caller frees it. */
-static float *multiply(const gemmd_weight_t *weight, const float *x)
-{
-    gemmd_buffer_t *x_buffer;
-    gemmd_buffer_t *y_buffer;
-    size_t x_bytes = (size_t)M * weight->k * sizeof(float);
-    size_t y_bytes = (size_t)M * weight->n * sizeof(float);
-    assert_int_equal(gemmd_buffer_alloc(client, weight->device_index, x_bytes, &x_buffer), 0);
-    assert_int_equal(gemmd_buffer_alloc(client, weight->device_index, y_bytes, &y_buffer), 0);
-    memcpy(gemmd_buffer_data(x_buffer), x, x_bytes);
-    struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
-    gemm.weight = weight;
-    gemm.m = M;
-    gemm.x = x_buffer;
-    gemm.y = y_buffer;
-    assert_int_equal(gemmd_gemm(client, &gemm), GEMMD_OK);
-    float *y = malloc(y_bytes);
-    assert_non_null(y);
-    memcpy(y, gemmd_buffer_data(y_buffer), y_bytes);
-    gemmd_buffer_free(x_buffer);
-    gemmd_buffer_free(y_buffer);
-    return y;
 }
 
 static double relative_error(const float *y, const double *expected, uint64_t n)
@@ -119,7 +96,8 @@ static void expect_product(const char *name, const char *folder)
     assert_int_equal(safetensors_open(AT_FDCWD, path, &file, NULL), 0);
     float *x = read_tensor(&file, "x", (uint64_t)M * weight.k * sizeof(float));
     double *expected = read_tensor(&file, "y", (uint64_t)M * weight.n * sizeof(double));
-    float *y = multiply(&weight, x);
+    float *y = product_of_rows(client, &weight, x, M);
+    assert_non_null(y);
     add_bias(folder, weight.n, expected);
     double error = relative_error(y, expected, (uint64_t)M * weight.n);
     double limit = weight.act == GEMMD_ACT_FLOAT ? TOLERANCE_FLOAT : TOLERANCE_QUANTISED;

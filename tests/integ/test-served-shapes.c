@@ -15,6 +15,7 @@
 #include "tests/harness/control_job.h"
 #include "tests/harness/family_writer.h"
 #include "tests/harness/fixture.h"
+#include "tests/harness/product.h"
 #include "tests/harness/random.h"
 #include "tests/harness/tiny.h"
 
@@ -93,27 +94,13 @@ static void load(const char *name, const struct msg_shaping *shaping)
 static float *multiply(const char *name, uint32_t first_k, uint32_t *ret_n)
 {
     gemmd_weight_t weight = GEMMD_WEIGHT_INIT;
-    gemmd_buffer_t *x_buffer;
-    gemmd_buffer_t *y_buffer;
+    float columns[M * K];
     assert_int_equal(gemmd_find_weight(client, name, &weight), GEMMD_OK);
-    size_t y_bytes = (size_t)M * weight.n * sizeof(float);
-    assert_int_equal(gemmd_buffer_alloc(client, weight.device_index, sizeof(x), &x_buffer), 0);
-    assert_int_equal(gemmd_buffer_alloc(client, weight.device_index, y_bytes, &y_buffer), 0);
     for (uint32_t i = 0; i < M; i++) {
-        memcpy((float *)gemmd_buffer_data(x_buffer) + (size_t)i * weight.k, x + i * K + first_k,
-               weight.k * sizeof(float));
+        memcpy(columns + (size_t)i * weight.k, x + i * K + first_k, weight.k * sizeof(float));
     }
-    struct gemmd_gemm gemm = GEMMD_GEMM_INIT;
-    gemm.weight = &weight;
-    gemm.m = M;
-    gemm.x = x_buffer;
-    gemm.y = y_buffer;
-    assert_int_equal(gemmd_gemm(client, &gemm), GEMMD_OK);
-    float *y = malloc(y_bytes);
+    float *y = product_of_rows(client, &weight, columns, M);
     assert_non_null(y);
-    memcpy(y, gemmd_buffer_data(y_buffer), y_bytes);
-    gemmd_buffer_free(x_buffer);
-    gemmd_buffer_free(y_buffer);
     *ret_n = weight.n;
     return y;
 }

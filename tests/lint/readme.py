@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The C program of README.md, as it stands there: compiled, run against a daemon, its answer checked.
+"""What README.md has to be typed in, as it stands there: every command of gemmctl, in order, run against a daemon, and the
+C program, compiled, run, its answer checked.
 
 The program prints y[0] of a row of ones, which is the sum of the first row of the dequantised weight and
 its bias: this script reads them from the checkpoint itself.
@@ -7,6 +8,7 @@ its bias: this script reads them from the checkpoint itself.
 import json
 import os
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -14,11 +16,31 @@ import sys
 import running
 
 
+def blocks(language):
+    """The texts between fences of that language, "" for none."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```", (running.REPOSITORY / "README.md").read_text(), re.M | re.S)
+    return [text for name, text in found if name == language]
+
+
 def program():
-    blocks = re.findall(r"^```c\n(.*?)^```", (running.REPOSITORY / "README.md").read_text(), re.M | re.S)
-    if len(blocks) != 1:
-        sys.exit(f"README.md has {len(blocks)} C programs; this test knows what to do with one")
-    return blocks[0]
+    found = blocks("c")
+    if len(found) != 1:
+        sys.exit(f"README.md has {len(found)} C programs; this test knows what to do with one")
+    return found[0]
+
+
+def run_commands(folder, environment):
+    """In a folder from where the tree's tests are seen as in a clone, and into which they may write."""
+    (folder / "tests").symlink_to(running.REPOSITORY / "tests")
+    lines = re.findall(r"^gemmctl .*", "".join(blocks("")), re.M)
+    for line in lines:
+        command = [running.BUILD / "client" / "tool" / "gemmctl", *shlex.split(line)[1:]]
+        result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
+        if result.returncode != 0 or not result.stdout:
+            sys.exit(f"'{line}' of README.md ends with {result.returncode}: {result.stderr}")
+        print(f"{line}: {len(result.stdout.splitlines())} lines")
+    if not lines:
+        sys.exit("README.md has no command of gemmctl; this test no longer understands it")
 
 
 def tensor(name, code):
@@ -50,8 +72,9 @@ def compile_program(folder):
 
 
 def main():
-    with running.daemon() as folder:
+    with running.daemon(model=None) as folder:
         environment = {**os.environ, "GEMMD_SOCKET_DIR": str(folder)}
+        run_commands(folder, environment)
         first = [compile_program(folder)]
         output = subprocess.run(first, check=True, capture_output=True, text=True, env=environment, timeout=30).stdout
     print(output, end="")

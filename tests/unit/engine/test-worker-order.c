@@ -353,6 +353,34 @@ static void waiting_is_bounded(void **state)
     ordered_finish(&ordered);
 }
 
+/* A lane that has its share of the requests, and more in its ring, is no work: streams are looked
+ * at now and then meanwhile. */
+static void what_is_over_the_share_lets_it_sleep(void **state)
+{
+    (void)state;
+    struct ordered ordered;
+    struct client idle;
+    struct worker_stats before;
+    struct worker_stats after;
+    ordered_init(&ordered, 1);
+    client_init(&idle, &wb, 2, N_ENTRIES, 70);
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        submit(&ordered, i, 7, 0);
+    }
+    pause_while_it_sleeps();
+    worker_stats(wb.worker, &before);
+    assert_int_equal(before.n_in_flight, N_REQUESTS / 2);
+    pause_while_it_sleeps();
+    worker_stats(wb.worker, &after);
+    assert_in_range(after.n_sleeps - before.n_sleeps, 1, 1000);
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        say_ready(&ordered, i, 7);
+        expect(&ordered, 100 + i, STATUS_OK);
+    }
+    client_finish(&idle);
+    ordered_finish(&ordered);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +396,8 @@ int main(void)
         TEST(stopped_while_it_waits),
         TEST(lost_while_it_waits),
         cmocka_unit_test_setup_teardown(waiting_is_bounded, set_up_small, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_over_the_share_lets_it_sleep, set_up_small,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,6 +236,7 @@ static void fill_explanation(struct msg_reply *reply)
 {
     uint32_t n = (uint32_t)random_below(MSG_EXPLAIN_M_MAX + 1);
     fill_weight(&reply->explanation.weight);
+    FILL_TEXT(reply->explanation.ahead);
     reply->explanation.n_choices = n;
     reply->explanation.choices = calloc(MSG_EXPLAIN_M_MAX, sizeof(struct msg_choice));
     for (uint32_t i = 0; i < n; i++) {

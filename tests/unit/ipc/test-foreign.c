@@ -104,6 +104,19 @@ static void test_no_number_free(void **state)
     (void)close(pair[1]);
 }
 
+static void test_what_is_a_socket(void **state)
+{
+    (void)state;
+    int pair[2];
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    make_pair(SOCK_STREAM, pair);
+    assert_true(foreign_is_socket(pair[0]));
+    assert_false(foreign_is_socket(file));
+    (void)close(file);
+    (void)close(pair[0]);
+    (void)close(pair[1]);
+}
+
 static void test_closing_does_not_wait(void **state)
 {
     (void)state;
@@ -191,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_are_taken),
         cmocka_unit_test(test_no_number_free),
+        cmocka_unit_test(test_what_is_a_socket),
         cmocka_unit_test(test_closing_does_not_wait),
         cmocka_unit_test(test_unix_sockets_stay_connected),
         cmocka_unit_test(test_hanging_up_does_not_wait),

@@ -69,6 +69,10 @@ static void test_refusals(void **state)
     int one_more = make_fd("y");
     assert_int_equal(fdstore_put(&store, "n", one_more), -ENOBUFS);
     assert_false(is_open(one_more));
+    store = (struct fdstore){.n_max = 1};
+    assert_int_equal(fdstore_put(&store, "n", make_fd("x")), 0);
+    assert_int_equal(fdstore_put(&store, "n", make_fd("y")), -ENOBUFS);
+    fdstore_finish(&store);
 }
 
 /* In the child: is descriptor FIRST_FD + i the file that holds this text, and is it named so? */

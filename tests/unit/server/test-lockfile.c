@@ -69,6 +69,18 @@ static void test_folder_is_made_private(void **state)
     lockfile_finish(&lockfile);
 }
 
+/* As for somebody who may not write to /run. */
+static void test_folder_cannot_be_made(void **state)
+{
+    (void)state;
+    char deep[128];
+    struct lockfile lockfile = LOCKFILE_NULL;
+    struct reason why = REASON_NULL;
+    (void)snprintf(deep, sizeof(deep), "%s/none/sockets", root);
+    assert_int_equal(lockfile_take(&lockfile, deep, 0600, &why), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(why.text, "name another with --socket-dir"));
+}
+
 static void test_second_is_refused_and_the_first_undisturbed(void **state)
 {
     (void)state;
@@ -221,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_folder_is_made_private, fresh_dir),
+        cmocka_unit_test(test_folder_cannot_be_made),
         cmocka_unit_test_setup(test_second_is_refused_and_the_first_undisturbed, fresh_dir),
         cmocka_unit_test_setup(test_lock_goes_with_the_process, fresh_dir),
         cmocka_unit_test_setup(test_one_of_many_wins, fresh_dir),

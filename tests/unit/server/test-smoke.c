@@ -280,6 +280,7 @@ static void test_status_and_explanation(void **state)
     assert_int_equal(reply.status, STATUS_OK);
     assert_int_equal(reply.explanation.n_choices, 7);
     assert_true(reply.explanation.choices[0].kernel[0] != '\0');
+    assert_string_equal(reply.explanation.ahead, "no launch: the host queues none");
     assert_true(reply.explanation.choices[0].n_declined > 0);
     assert_true(reply.explanation.choices[0].declined[0].reason[0] != '\0');
     msg_reply_finish(&reply);

@@ -1,5 +1,6 @@
 /* A model in writing: what comes back is what was written, and what was not written by us, or has
  * been changed since, does not come back. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -185,6 +186,19 @@ static void test_lock(void **state)
     assert_int_equal(status, 0);
 }
 
+/* Paths need not be UTF-8, and JSON must: such a model cannot be kept, and memory is not why. */
+static void test_paths_that_are_no_text(void **state)
+{
+    (void)state;
+    int none = -1;
+    (void)snprintf(model->path, sizeof(model->path), "/models/\xe4");
+    assert_int_equal(manifest_write(model, &none), -EILSEQ);
+    (void)snprintf(model->path, sizeof(model->path), "/models");
+    assert_int_equal(sources_add(&model->sources, "/models/\xe4", 1, 1), 0);
+    assert_int_equal(manifest_write(model, &none), -EILSEQ);
+    assert_int_equal(none, -1);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
@@ -193,6 +207,7 @@ int main(void)
         CASE(test_damage),
         CASE(test_other_format),
         CASE(test_lock),
+        CASE(test_paths_that_are_no_text),
     };
 #undef CASE
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -249,6 +249,25 @@ static void test_fuse_refusals(void **state)
                    "is fused already");
 }
 
+/* Two rules may have one name, but not where both find their parts: a name is one weight's. */
+static void test_fuse_two_of_one_name(void **state)
+{
+    (void)state;
+    const struct gk_desc desc = int4(16, 64);
+    static const char *const names[] = {"l.q", "l.k", "l.v", "l.o", "m.v", "m.o"};
+    for (uint32_t i = 0; i < 2; i++) {
+        write_module(names[i], WRITTEN_GPTQ_V1, &desc);
+        write_module(names[i + 4], WRITTEN_GPTQ_V1, &desc);
+    }
+    expect_open(GPTQ32, "x=q,k x=v,o", 0, 1);
+    assert_non_null(plan_get(&f.source.plan, "l.x"));
+    assert_non_null(plan_get(&f.source.plan, "m.x"));
+    write_module(names[2], WRITTEN_GPTQ_V1, &desc);
+    write_module(names[3], WRITTEN_GPTQ_V1, &desc);
+    expect_refusal(GPTQ32, "x=q,k x=v,o", 1, STATUS_INVALID_ARGUMENT,
+                   "fuse 'x': two weights would be 'l.x', that of 'l.");
+}
+
 static void test_fuse_static_activations_that_differ(void **state)
 {
     (void)state;
@@ -354,6 +373,7 @@ int main(void)
         CASE(test_fuse_per_tensor_scales),
         CASE(test_fuse_blocks),
         CASE(test_fuse_refusals),
+        CASE(test_fuse_two_of_one_name),
         CASE(test_fuse_static_activations_that_differ),
         CASE(test_fuse_by_named_group),
         CASE(test_slices),
