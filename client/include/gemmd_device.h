@@ -32,8 +32,9 @@
  * say ready, wait for the next) spares all clients that. So does one that is in its place in time:
  * on compute capability 9.0 and up launch each with programmatic stream serialization, let it call
  * cudaGridDependencySynchronize() first, and cudaTriggerProgrammaticLaunchCompletion() once y is
- * there; client/examples/early.cu does. Sixteen processes take 33.5 us a step so instead of 36.
- * Sooner is worse: then two kernels of each client wait, and a product's block finds no room. */
+ * there; client/examples/early.cu does. Sixteen processes that think 20 us take 46 us a step so
+ * instead of 50 to 52. Sooner is worse: then two kernels of each client wait, and a product's block
+ * finds no room. */
 #ifndef GEMMD_DEVICE_H
 #define GEMMD_DEVICE_H
 

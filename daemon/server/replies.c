@@ -40,14 +40,30 @@ bool replies_is_pending(const struct replies *replies, uint64_t message_id, uint
     return false;
 }
 
-bool replies_has_request(const struct replies *replies, uint64_t request_id)
+static struct pending *find_request(const struct replies *replies, uint64_t request_id)
 {
     list_for_each (node, &replies->pending) {
-        if (LIST_OWNER(node, struct pending, in_pending)->request_id == request_id) {
-            return true;
+        struct pending *pending = LIST_OWNER(node, struct pending, in_pending);
+        if (pending->request_id == request_id) {
+            return pending;
         }
     }
-    return false;
+    return NULL;
+}
+
+bool replies_has_request(const struct replies *replies, uint64_t request_id)
+{
+    return find_request(replies, request_id) != NULL;
+}
+
+bool replies_cancel(struct replies *replies, uint64_t request_id)
+{
+    struct pending *pending = find_request(replies, request_id);
+    if (pending == NULL || pending->is_cancelled) {
+        return false;
+    }
+    pending->is_cancelled = true;
+    return true;
 }
 
 int replies_add_pending(struct replies *replies, uint64_t message_id, uint64_t request_id,
@@ -59,6 +75,7 @@ int replies_add_pending(struct replies *replies, uint64_t message_id, uint64_t r
     }
     pending->message_id = message_id;
     pending->request_id = request_id;
+    pending->is_cancelled = false;
     pending->route = *route;
     list_append(&replies->pending, &pending->in_pending);
     replies->n_pending++;
@@ -67,15 +84,12 @@ int replies_add_pending(struct replies *replies, uint64_t message_id, uint64_t r
 
 struct pending *replies_take_pending(struct replies *replies, uint64_t request_id)
 {
-    list_for_each (node, &replies->pending) {
-        struct pending *pending = LIST_OWNER(node, struct pending, in_pending);
-        if (pending->request_id == request_id) {
-            list_remove(node);
-            replies->n_pending--;
-            return pending;
-        }
+    struct pending *pending = find_request(replies, request_id);
+    if (pending != NULL) {
+        list_remove(&pending->in_pending);
+        replies->n_pending--;
     }
-    return NULL;
+    return pending;
 }
 
 static uint8_t *copy_bytes(const uint8_t *bytes, size_t n_bytes)

@@ -26,6 +26,7 @@ struct pending {
     struct list in_pending;
     uint64_t message_id; /* of the control message */
     uint64_t request_id; /* of the descriptor */
+    bool is_cancelled;   /* the worker has been asked */
     struct frame_route route;
 };
 
@@ -58,9 +59,11 @@ struct replies {
 void replies_init(struct replies *replies, uint32_t in_flight_max);
 void replies_finish(struct replies *replies);
 
-/* pending: by the id of either the message or the descriptor. */
+/* pending: by the id of either the message or the descriptor. has_request: of the descriptor. */
 bool replies_is_pending(const struct replies *replies, uint64_t message_id, uint64_t request_id);
-bool replies_has_request(const struct replies *replies, uint64_t request_id); /* of a descriptor */
+/* replies_cancel() - mark the one of that descriptor. False when there is none, or it is marked. */
+bool replies_has_request(const struct replies *replies, uint64_t request_id);
+bool replies_cancel(struct replies *replies, uint64_t request_id);
 int replies_add_pending(struct replies *replies, uint64_t message_id, uint64_t request_id,
                         const struct frame_route *route) GD_MUST_CHECK;
 /* replies_take_pending() - out of the list; the caller frees it. NULL when there is none. */

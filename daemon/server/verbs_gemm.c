@@ -55,7 +55,9 @@ int verb_cancel(struct call *call, struct reason *why)
         return reason_set(why, STATUS_NOT_FOUND, "request %ju is not in flight on this path",
                           (uintmax_t)request_id);
     }
-    for (uint32_t i = 0; i < call->core->n_devices; i++) {
+    /* Once: else who asks over and over while the worker is busy would fill its inbox. */
+    bool is_first = replies_cancel(&call->session->replies, request_id);
+    for (uint32_t i = 0; is_first && i < call->core->n_devices; i++) {
         worker_cancel(call->core->workers[i], call->session->id, request_id);
     }
     return 0;

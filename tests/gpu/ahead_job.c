@@ -9,6 +9,8 @@
 #include "ipc/base/clock.h"
 #include "tests/unit/kernels/kernel_case.h"
 
+#define SKIPPED 77
+
 #define assert_cuda(call) assert_int_equal((call), cudaSuccess)
 
 struct device *job_device;
@@ -183,4 +185,17 @@ void job_run_armed(const struct job *job, uint32_t m, uint32_t most)
     job_device->ops->fire(job_device, &launch);
     memset(&tables, 0, sizeof(tables)); /* they were copied */
     assert_int_equal(job_end_of(&launch), 0);
+}
+
+int job_main(const struct CMUnitTest *tests, size_t n_tests, int argc, char **argv)
+{
+    struct reason why = REASON_NULL;
+    if (device_open("cuda:0", 0, 0, &job_device, &why) != 0 || job_device->cuda_arch < 90) {
+        print_message("skipped: no GPU with programmatic dependent launch: %s\n", why.text);
+        return SKIPPED;
+    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    int n_failed = _cmocka_run_group_tests("tests", tests, n_tests, NULL, NULL);
+    (void)device_close(job_device);
+    return n_failed;
 }

@@ -59,6 +59,10 @@ bool job_is_poisoned(const uint8_t *bytes, uint64_t n);
  * nothing else is there. */
 void job_expect_rows(const struct job *job, uint32_t m);
 
+/* job_main() - the tests on the first GPU, all or the one that argv[1] names; the exit status, 77
+ * without a GPU of compute capability 9.0. */
+int job_main(const struct CMUnitTest *tests, size_t n_tests, int argc, char **argv);
+
 /* job_run_ordinary() - launch m rows. job_run_armed() - arm for `most`, then bring x and fire m. */
 void job_run_ordinary(const struct job *job, uint32_t m);
 void job_run_armed(const struct job *job, uint32_t m, uint32_t most);

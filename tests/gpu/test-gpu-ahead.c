@@ -13,9 +13,8 @@
 #include "ipc/base/num.h"
 #include "tests/unit/kernels/kernel_case.h"
 
-#define SKIPPED 77
-#define N       136u
-#define K       2304u
+#define N 136u
+#define K 2304u
 
 /* ---- the same bits ---- */
 
@@ -281,19 +280,11 @@ static void test_faults(void **state)
 
 int main(int argc, char **argv)
 {
-    struct reason why = REASON_NULL;
-    if (device_open("cuda:0", 0, 0, &job_device, &why) != 0 || job_device->cuda_arch < 90) {
-        print_message("skipped: no GPU with programmatic dependent launch: %s\n", why.text);
-        return SKIPPED;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits), cmocka_unit_test(test_disarmed),
         cmocka_unit_test(test_given_up),  cmocka_unit_test(test_what_cannot_wait),
         cmocka_unit_test(test_race),      cmocka_unit_test(test_many_in_flight),
         cmocka_unit_test(test_faults),
     };
-    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)device_close(job_device);
-    return n_failed;
+    return job_main(tests, ARRAY_LENGTH(tests), argc, argv);
 }

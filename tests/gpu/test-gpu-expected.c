@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "ipc/base/clock.h"
-
-#define SKIPPED 77
+#include "ipc/base/num.h"
 
 static void expect(const struct job *job, uint32_t m, struct device_expected *ret_expected)
 {
@@ -143,18 +142,10 @@ static void test_disarmed_as_it_begins(void **state)
 
 int main(int argc, char **argv)
 {
-    struct reason why = REASON_NULL;
-    if (device_open("cuda:0", 0, 0, &job_device, &why) != 0 || job_device->cuda_arch < 90) {
-        print_message("skipped: no GPU with programmatic dependent launch: %s\n", why.text);
-        return SKIPPED;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_begins_by_itself),
         cmocka_unit_test(test_waits_for_the_last),
         cmocka_unit_test(test_disarmed_as_it_begins),
     };
-    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)device_close(job_device);
-    return n_failed;
+    return job_main(tests, ARRAY_LENGTH(tests), argc, argv);
 }

@@ -26,6 +26,9 @@ static void test_pending_by_either_id(void **state)
     assert_false(replies_is_pending(&replies, 20, 10));
     assert_true(replies_has_request(&replies, 20));
     assert_false(replies_has_request(&replies, 10));
+    assert_false(replies_cancel(&replies, 10));
+    assert_true(replies_cancel(&replies, 20));
+    assert_false(replies_cancel(&replies, 20)); /* the worker knows */
     assert_null(replies_take_pending(&replies, 10));
     struct pending *pending = replies_take_pending(&replies, 20);
     assert_non_null(pending);
