@@ -19,9 +19,11 @@
  * Tiles. CTAs stay and take tiles of y one after the other. Pairs of CTAs share tiles of x, which
  * the copy engine brings to both at once. Tiles are taken in bands of x, so that what runs at one
  * time reads the same few tiles of W and x, from the L2 cache. Of each kind there are tiles of
- * several sizes, and the one that should be through first is taken. A last wave that most SMs have
- * nothing of is shared out: the largest tile can be halved, and any in registers be begun by one
- * cluster and ended by another (strip_prefill_pieces.cuh).
+ * several sizes, and the one that should be through first is taken. Those of 64 rows of W have one
+ * warpgroup, which widens each code once and has its multiprocessor's schedulers to itself: few
+ * rows of x take the time of the instructions that widen, one after the other. A last wave that
+ * most SMs have nothing of is shared out: the largest tile can be halved, and any in registers be
+ * begun by one cluster and ended by another (strip_prefill_pieces.cuh).
  *
  * Bits are the same for every tile of a kind: each element's sum is one chain, in one order, over
  * all of k, whoever has which part. It is not the order of strip_gemm.cu: its 16 lanes of k would

@@ -11,7 +11,6 @@
 
 namespace {
 
-constexpr uint32_t n_consumer_warps = 8;
 constexpr uint32_t n_w_stages = 3;
 constexpr uint32_t k_stage = strip_prefill_k_stage;
 constexpr uint32_t shared_align = 1024; /* of swizzled tiles; the launch asks for as much more */
@@ -20,15 +19,16 @@ constexpr uint32_t strip_scales_max = 256;
 constexpr uint32_t strip_zeros_max = 128;
 constexpr uint32_t shared_max = 232448;
 
-/* A CTA's tile of y: w_groups warpgroups side by side along W, the rest along x; n rows of x each.
- */
+/* A CTA's tile of y: w_groups warpgroups side by side along W, n rows of x. */
 template <int w_groups_, int n_, bool can_hand_over_ = false> struct tile_shape {
     static constexpr bool can_hand_over = can_hand_over_;
     static constexpr int n = n_;
     static constexpr int w_groups = w_groups_;
     static constexpr uint32_t n_strips = 4 * w_groups;
-    static constexpr uint32_t n_x = n * 2 / w_groups;
-    static constexpr bool has_halves = n == 256;
+    static constexpr uint32_t n_x = n;
+    static constexpr uint32_t n_consumer_warps = 4 * w_groups;
+    static constexpr uint32_t n_threads = 32 * (n_consumer_warps + 4);
+    static constexpr bool has_halves = w_groups == 2 && n == 256;
     static constexpr uint32_t n_boxes = has_halves ? 2 : 1; /* of x that each CTA has copied */
     static constexpr uint32_t x_bytes = n_x * k_stage * 2;
     static constexpr uint32_t w_stage_bytes =
@@ -36,15 +36,16 @@ template <int w_groups_, int n_, bool can_hand_over_ = false> struct tile_shape 
     static constexpr uint32_t y_warpgroup_bytes = 64 * 64 * 2;
     static constexpr uint32_t barriers_bytes = 256;
     static constexpr uint32_t room = shared_max - shared_align - barriers_bytes -
-                                     2 * y_warpgroup_bytes - n_w_stages * w_stage_bytes;
-    static constexpr uint32_t n_x_stages_max = can_hand_over ? 4 : 8; /* a slice, or as it fits */
+                                     w_groups * y_warpgroup_bytes - n_w_stages * w_stage_bytes;
+    static constexpr uint32_t n_x_stages_max =
+        can_hand_over || (w_groups == 1 && n > 128) ? 4 : 8; /* a slice, or as it fits */
     static constexpr uint32_t n_x_stages =
         room / x_bytes < n_x_stages_max ? room / x_bytes : n_x_stages_max;
 
     /* from the 1 KiB aligned base */
     static constexpr uint32_t w = n_x_stages * x_bytes;
     static constexpr uint32_t y = w + n_w_stages * w_stage_bytes;
-    static constexpr uint32_t barriers = y + 2 * y_warpgroup_bytes;
+    static constexpr uint32_t barriers = y + w_groups * y_warpgroup_bytes;
     static constexpr uint32_t x_full = barriers;
     static constexpr uint32_t x_empty = x_full + 8 * n_x_stages;
     static constexpr uint32_t w_full = x_empty + 8 * n_x_stages;
@@ -70,18 +71,22 @@ template <uint32_t n> struct ring {
 
 /* ---- filling ---- */
 
-/* This CTA's part of a stage's x, for both of the cluster. */
+/* This CTA's part of a stage's x, for both of the cluster. Where there are no more rows the unit's
+ * first come again, whose sums are not stored: to fill a whole box with 0 takes longer. */
 template <typename tile>
-__device__ __forceinline__ void feed_stage(const CUtensorMap &x_map, uint32_t stage, uint32_t full,
-                                           uint32_t i_k, const unit_place &unit, uint32_t rank)
+__device__ __forceinline__ void feed_stage(const strip_prefill_args &args, const CUtensorMap &x_map,
+                                           uint32_t stage, uint32_t full, uint32_t i_k,
+                                           const unit_place &unit, uint32_t rank)
 {
     constexpr uint32_t n_rows = tile::n_x / n_cluster / tile::n_boxes;
     uint32_t n_boxes = unit.is_half ? 1 : tile::n_boxes;
     mbarrier_arrive_expect_tx(full, unit.is_half ? tile::x_bytes / 2 : tile::x_bytes);
     for (uint32_t i = 0; i < n_boxes; i++) {
         uint32_t first_row = (rank * n_boxes + i) * n_rows;
+        bool is_there = unit.first_m + first_row < args.m;
         cp_async_bulk_tensor_multicast(stage + first_row * k_stage * 2, &x_map, i_k * k_stage,
-                                       unit.first_m + first_row, full, (1u << n_cluster) - 1);
+                                       unit.first_m + (is_there ? first_row : 0), full,
+                                       (1u << n_cluster) - 1);
     }
 }
 
@@ -99,7 +104,7 @@ __device__ __forceinline__ void feed_x(const strip_prefill_args &args, const CUt
         for (uint32_t i_k = now.first_slice * n_slice_stages; i_k < now.end_slice * n_slice_stages;
              i_k++) {
             mbarrier_wait_parity(base + tile::x_empty + 8 * place.i, place.parity ^ 1);
-            feed_stage<tile>(x_map, base + place.i * tile::x_bytes,
+            feed_stage<tile>(args, x_map, base + place.i * tile::x_bytes,
                              base + tile::x_full + 8 * place.i, i_k, now.unit, cluster_ctarank());
             place.step();
         }

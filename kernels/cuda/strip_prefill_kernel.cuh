@@ -7,17 +7,15 @@
 
 namespace {
 
-constexpr uint32_t n_threads = strip_prefill_threads;
-
 template <typename tile> __device__ __forceinline__ void make_barriers(uint32_t base)
 {
     for (uint32_t i = 0; i < tile::n_x_stages; i++) {
         mbarrier_init(base + tile::x_full + 8 * i, 1);
-        mbarrier_init(base + tile::x_empty + 8 * i, n_consumer_warps * n_cluster);
+        mbarrier_init(base + tile::x_empty + 8 * i, tile::n_consumer_warps * n_cluster);
     }
     for (uint32_t i = 0; i < n_w_stages; i++) {
         mbarrier_init(base + tile::w_full + 8 * i, 1);
-        mbarrier_init(base + tile::w_empty + 8 * i, n_consumer_warps);
+        mbarrier_init(base + tile::w_empty + 8 * i, tile::n_consumer_warps);
     }
     fence_mbarrier_init();
 }
@@ -61,7 +59,7 @@ __device__ __forceinline__ void consume_piece(const strip_prefill_args &args, ui
     y_part part;
     part.warpgroup_n = done.unit.i_w * tile::n_strips * STRIP_N + this_strip<tile>() / 4 * 64;
     part.first_n = part.warpgroup_n + this_strip<tile>() % 4 * STRIP_N;
-    part.first_m = done.unit.first_m + this_first_x<tile>();
+    part.first_m = done.unit.first_m;
     store_tile<stored_part<tile, n>>(args, base, part, sums);
 }
 
@@ -88,7 +86,7 @@ __device__ __forceinline__ void consume(const strip_prefill_args &args, uint32_t
 }
 
 template <typename format, typename tile, int n_blocks>
-__global__ void __launch_bounds__(n_threads, 1)
+__global__ void __launch_bounds__(tile::n_threads, 1)
     strip_prefill(const __grid_constant__ strip_prefill_args args,
                   const __grid_constant__ CUtensorMap x_map)
 {
@@ -97,21 +95,26 @@ __global__ void __launch_bounds__(n_threads, 1)
     uint32_t base = (static_cast<uint32_t>(__cvta_generic_to_shared(shared)) + shared_align - 1) /
                     shared_align * shared_align;
     if (threadIdx.x == 0) {
-        take_number<tile>(args, base);
+        uint32_t number = take_number<tile>(args);
         make_barriers<tile>(base);
+        put_number<tile>(base, number);
     }
     __syncthreads();
     cluster_sync();
     uint32_t warp = threadIdx.x / 32;
-    if (warp >= n_consumer_warps) {
-        setmaxnreg_dec<n_blocks == 0 ? 40 : 24>();
-        if (warp == n_consumer_warps && threadIdx.x % 32 == 0) {
+    if (warp >= tile::n_consumer_warps) {
+        if constexpr (tile::w_groups == 2) {
+            setmaxnreg_dec<n_blocks == 0 ? 40 : 24>();
+        }
+        if (warp == tile::n_consumer_warps && threadIdx.x % 32 == 0) {
             feed_x<tile>(args, x_map, base);
-        } else if (warp == n_consumer_warps + 1) {
+        } else if (warp == tile::n_consumer_warps + 1) {
             feed_w<tile, format::bits>(args, base);
         }
     } else {
-        setmaxnreg_inc<n_blocks == 0 ? 232 : 240>();
+        if constexpr (tile::w_groups == 2) { /* one alone has enough registers */
+            setmaxnreg_inc<n_blocks == 0 ? 232 : 240>();
+        }
         consume<format, tile, n_blocks>(args, base);
     }
     __syncwarp();
@@ -124,7 +127,7 @@ constexpr strip_prefill_instance make_instance(uint8_t i_tile)
 {
     return {strip_prefill<format, tile, n_blocks>,
             tile::bytes + shared_align,
-            n_threads,
+            tile::n_threads,
             tile::n_x / n_cluster / tile::n_boxes,
             format::wide::is_bf16 ? DTYPE_BF16 : DTYPE_F16,
             static_cast<uint8_t>(format::bits),
@@ -136,10 +139,13 @@ constexpr strip_prefill_instance make_instance(uint8_t i_tile)
 /* As in strip_prefill_tiles. */
 using exact_0 = tile_shape<2, 192>;
 using exact_1 = tile_shape<2, 128>;
-using exact_2 = tile_shape<1, 64>;
+using exact_2 = tile_shape<1, 128>;
 using rounded_0 = tile_shape<2, 256, true>;
-using rounded_1 = tile_shape<1, 64>;
+using rounded_1 = tile_shape<1, 128>;
 using rounded_3 = tile_shape<2, 192, true>;
+using rounded_4 = tile_shape<1, 64>;
+using rounded_5 = tile_shape<1, 192>;
+using rounded_6 = tile_shape<1, 256>;
 
 /* Groups of 128, 64 and 32. */
 #define EXACT(format, tile, i_tile)                                                                \
@@ -148,8 +154,11 @@ using rounded_3 = tile_shape<2, 192, true>;
 
 #define STRIP_PREFILL_LARGE(format)                                                                \
     make_instance<format, rounded_0, 0>(4), make_instance<format, rounded_3, 0>(7)
+#define STRIP_PREFILL_SMALL(format)                                                                \
+    make_instance<format, rounded_1, 0>(5), make_instance<format, rounded_4, 0>(8),                \
+        make_instance<format, rounded_5, 0>(9), make_instance<format, rounded_6, 0>(10)
 #define STRIP_PREFILL_ALL(format)                                                                  \
     EXACT(format, exact_0, 0), EXACT(format, exact_1, 1), EXACT(format, exact_2, 2),               \
-        STRIP_PREFILL_LARGE(format), make_instance<format, rounded_1, 0>(5)
+        STRIP_PREFILL_LARGE(format), STRIP_PREFILL_SMALL(format)
 
 } // namespace

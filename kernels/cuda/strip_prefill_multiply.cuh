@@ -17,11 +17,6 @@ template <typename tile> __device__ __forceinline__ uint32_t this_strip() /* of 
     return thread_id() / 32 % tile::n_strips;
 }
 
-template <typename tile> __device__ __forceinline__ uint32_t this_first_x() /* row of the tile */
-{
-    return tile::w_groups == 2 ? 0 : this_warpgroup() * tile::n;
-}
-
 constexpr uint32_t n_slice_blocks = STRIP_SLICE_K / 32;
 
 /* What a warp keeps on its way along k, in blocks of 32. */
@@ -140,7 +135,7 @@ __device__ __forceinline__ void multiply_tile(const strip_prefill_args &args, ui
             uint32_t i_block = (i * n_span + j) % n_slice_blocks;
             uint32_t i_next = (i_block + 1) % n_slice_blocks;
             if (j % 2 == 0) {
-                uint32_t x = base + at.x.i * tile::x_bytes + this_first_x<tile>() * k_stage * 2;
+                uint32_t x = base + at.x.i * tile::x_bytes;
                 b = __shfl_sync(0xffffffffu, wgmma_descriptor_low(x), 0);
                 mbarrier_wait_parity(base + tile::x_full + 8 * at.x.i, at.x.parity);
             }
@@ -197,8 +192,7 @@ __device__ __forceinline__ warp_places places_of(uint32_t base, uint32_t lane)
     uint32_t strip = this_strip<tile>();
     return {base + tile::w + strip * w_strip_codes + lane * 16,
             base + tile::w + tile::scales + strip * strip_scales_max,
-            base + tile::w + tile::zeros + strip * strip_zeros_max,
-            wgmma_descriptor_low(base + this_first_x<tile>() * k_stage * 2)};
+            base + tile::w + tile::zeros + strip * strip_zeros_max, wgmma_descriptor_low(base)};
 }
 
 /* A strip's weights of a stage of x on their way to four fragments. */

@@ -27,13 +27,21 @@ constexpr uint32_t n_cluster = strip_prefill_cluster;
 /* ---- a cluster's number on the line ----
  * Taken from a counter in memory by the first of its CTAs, in whose shared memory it lies. */
 
-/* A thread of each CTA, before the CTAs of the cluster wait for one another. */
+/* A thread of each CTA stores it before the CTAs of the cluster wait for one another; what it does
+ * between the two costs no time. */
 template <typename tile>
-__device__ __forceinline__ void take_number(const strip_prefill_args &args, uint32_t base)
+__device__ __forceinline__ uint32_t take_number(const strip_prefill_args &args)
 {
-    if (tile::can_hand_over && args.n_line_slices != 0 && cluster_ctarank() == 0) {
-        uint32_t *counter = reinterpret_cast<uint32_t *>(args.handed) + strip_prefill_counter_word;
-        st_shared(base + tile::number, atomicAdd(counter, 1));
+    if (!tile::can_hand_over || args.n_line_slices == 0 || cluster_ctarank() != 0) {
+        return 0;
+    }
+    return atomicAdd(reinterpret_cast<uint32_t *>(args.handed) + strip_prefill_counter_word, 1);
+}
+
+template <typename tile> __device__ __forceinline__ void put_number(uint32_t base, uint32_t number)
+{
+    if (tile::can_hand_over) {
+        st_shared(base + tile::number, number);
     }
 }
 

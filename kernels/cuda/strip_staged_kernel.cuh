@@ -91,9 +91,9 @@ __device__ __forceinline__ void hand_on_scale(const stage_part_of_strip<format> 
 
 /* A strip of a stage. */
 template <typename format, typename tile>
-__device__ __forceinline__ void fill_stage(const CUtensorMap &x_map, uint32_t base, uint32_t rank,
-                                           uint32_t slot, const job_cursor<tile> &at, uint32_t i_k,
-                                           const stage_place<tile> &place)
+__device__ __forceinline__ void
+fill_stage(const strip_prefill_args &args, const CUtensorMap &x_map, uint32_t base, uint32_t rank,
+           uint32_t slot, const job_cursor<tile> &at, uint32_t i_k, const stage_place<tile> &place)
 {
     uint32_t stage = base + place.i * tile::stage_bytes;
     uint32_t full = base + tile::full + 8 * place.i;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void fill_stage(const CUtensorMap &x_map, uint32_t ba
     part.load(slot, i_k);
     mbarrier_wait_parity(base + tile::empty + 8 * place.i, place.parity ^ 1);
     if (at.strip == 0 && lane_id() == 0) {
-        feed_stage<tile>(x_map, stage, full, i_k, at.unit, rank);
+        feed_stage<tile>(args, x_map, stage, full, i_k, at.unit, rank);
     }
     __syncwarp();
     part.widen(stage + tile::x_bytes + at.strip * STRIP_N * 128);
@@ -135,8 +135,8 @@ __device__ __forceinline__ void widen_all(const strip_prefill_args &args, const 
         stage_place<tile> next = place;
         next.step(1);
         mbarrier_wait_parity(slot_full + 8 * slot.i, slot.parity);
-        fill_stage<format, tile>(x_map, base, rank, from, at, at.i_job * 2, place);
-        fill_stage<format, tile>(x_map, base, rank, from, at, at.i_job * 2 + 1, next);
+        fill_stage<format, tile>(args, x_map, base, rank, from, at, at.i_job * 2, place);
+        fill_stage<format, tile>(args, x_map, base, rank, from, at, at.i_job * 2 + 1, next);
         if (!ahead.is_over(args)) {
             copy_job<format>(args, ahead, from, slot_full + 8 * slot.i);
             (void)ahead.step(args, rank);

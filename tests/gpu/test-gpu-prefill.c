@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/clock.h"
 #include "ipc/base/num.h"
 #include "kernels/cuda/strip_launch.h"
 #include "kernels/cuda/strip_prefill.h"
+#include "tests/gpu/step.h"
 #include "tests/gpu/weight.h"
 
 #define M_MAX   333u
 #define SAMPLE  37u /* every so manieth row is compared with the reference */
 #define SKIPPED 77
+#define N_HELD  40u
 
 static uint32_t cuda_arch;
 static const struct sample sample = {.step = SAMPLE, .n_rows = M_MAX / SAMPLE};
@@ -303,6 +306,46 @@ static void test_fp4_weights(void **state)
     check_format("nvfp4 divisor", 37);
 }
 
+/* Multiprocessors on which a thread waits until *word is not 0, 20 s at most: beside it there is no
+ * room for a CTA. */
+struct held {
+    cudaStream_t streams[N_HELD];
+    uint32_t *word;
+};
+
+static void held_init(struct held *held)
+{
+    assert_cuda(cudaMallocHost((void **)&held->word, sizeof(*held->word)));
+    *held->word = 0;
+    for (uint32_t i = 0; i < N_HELD; i++) {
+        assert_cuda(cudaStreamCreateWithFlags(&held->streams[i], cudaStreamNonBlocking));
+        assert_cuda(hold_enqueue(held->word, held->streams[i]));
+    }
+}
+
+static void held_finish(struct held *held)
+{
+    *(volatile uint32_t *)held->word = 1;
+    for (uint32_t i = 0; i < N_HELD; i++) {
+        assert_cuda(cudaStreamSynchronize(held->streams[i]));
+        assert_cuda(cudaStreamDestroy(held->streams[i]));
+    }
+    assert_cuda(cudaFreeHost(held->word));
+}
+
+/* Clusters of which some begin when others are over wait for none that has not begun. */
+static void assert_in_turns(const struct prefill_case *c, const char *all)
+{
+    struct held held;
+    held_init(&held);
+    uint64_t start_nsec = clock_now_nsec();
+    char *some = run(c, 0, M_MAX, STRIP_PREFILL_TILES);
+    assert_true(clock_now_nsec() - start_nsec < 10000000000u);
+    held_finish(&held);
+    assert_memory_equal(some, all, (uint64_t)M_MAX * c->canonical.desc.n * dtype_bytes(c->y_dtype));
+    free(some);
+}
+
 /* So many tiles, and so long a k, that on 132 SMs clusters hand over their sums: with all rows in
  * each size of tiles that can, with some of the rows in none. */
 static void check_handing(const struct gk_desc *desc, uint64_t seed)
@@ -313,6 +356,9 @@ static void check_handing(const struct gk_desc *desc, uint64_t seed)
     for (int is_of_rounded = 0; is_of_rounded < 2; is_of_rounded++) {
         char *all = run(&c, 0, M_MAX, first_tile(&c, is_of_rounded));
         assert_invariant(&c, all, is_of_rounded);
+        if (is_of_rounded == is_rounded(&c)) {
+            assert_in_turns(&c, all);
+        }
         free(all);
     }
     case_finish(&c);
