@@ -63,6 +63,8 @@ void job_init(struct job *job, const struct gk_desc *desc, enum dtype x_dtype, e
 
 void job_finish(struct job *job)
 {
+    /* A lost device answers for kernels that are still there, and may read the weight ahead. */
+    assert_cuda(cudaDeviceSynchronize());
     job_device->ops->region_free(job_device, &job->weight);
     assert_cuda(cudaFreeHost(job->x));
     assert_cuda(cudaFreeHost(job->y));
