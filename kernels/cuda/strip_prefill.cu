@@ -5,8 +5,8 @@
  * Operands. Rows of W are on the side of wgmma that has 64 of them, rows of x, up to 256, on the
  * other, in shared memory as they are. Two kernels: in strip_prefill_kernel.cuh those warps that
  * multiply widen codes themselves, into fragments in registers, and nothing is stored again; in
- * strip_staged_kernel.cuh (float codes) other warps do, into shared memory. The second suits few
- * rows of x, and exact weights, whose second set of sums leaves few registers.
+ * strip_staged_kernel.cuh (float codes with exact weights, whose second set of sums leaves few
+ * registers) other warps do, into shared memory.
  *
  * Sums, of one of two kinds. With weights rounded, a weight is (code - zero) * scale in the type of
  * x, and the tensor core has all of k in one chain: the fast kind, and as exact as a 16-bit product

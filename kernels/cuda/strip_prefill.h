@@ -12,7 +12,7 @@ extern "C" {
 
 /* Tiles of y that the kernel is compiled for: those with exact weights, then those with rounded
  * ones; of each, all give the same bits. */
-#define STRIP_PREFILL_TILES 11u
+#define STRIP_PREFILL_TILES 10u
 
 /* strip_prefill_has_tile() - is there that one for such a weight, and does it round? What is read
  * of args: the weight. strip_prefill_best_tile() - the fastest of those for that weight and m on

@@ -8,8 +8,8 @@ template <typename wide> using of_32 = register_float<wide, 4, STRIP_SCALES_E8M0
 template <typename wide> using of_16 = register_float<wide, 4, STRIP_SCALES_E4M3>;
 
 const strip_prefill_instance instances[] = {
-    STRIP_PREFILL_LARGE(of_32<wide_bf16>), STRIP_PREFILL_LARGE(of_32<wide_f16>),
-    STRIP_PREFILL_LARGE(of_16<wide_bf16>), STRIP_PREFILL_LARGE(of_16<wide_f16>)};
+    STRIP_PREFILL_ROUNDED(of_32<wide_bf16>), STRIP_PREFILL_ROUNDED(of_32<wide_f16>),
+    STRIP_PREFILL_ROUNDED(of_16<wide_bf16>), STRIP_PREFILL_ROUNDED(of_16<wide_f16>)};
 
 } // namespace
 

@@ -9,9 +9,9 @@ template <typename wide> using of_blocks = register_float<wide, 8, STRIP_SCALES_
 template <typename wide> using of_32 = register_float<wide, 8, STRIP_SCALES_E8M0>;
 
 const strip_prefill_instance instances[] = {
-    STRIP_PREFILL_LARGE(of_rows<wide_bf16>),   STRIP_PREFILL_LARGE(of_rows<wide_f16>),
-    STRIP_PREFILL_LARGE(of_blocks<wide_bf16>), STRIP_PREFILL_LARGE(of_blocks<wide_f16>),
-    STRIP_PREFILL_LARGE(of_32<wide_bf16>),     STRIP_PREFILL_LARGE(of_32<wide_f16>)};
+    STRIP_PREFILL_ROUNDED(of_rows<wide_bf16>),   STRIP_PREFILL_ROUNDED(of_rows<wide_f16>),
+    STRIP_PREFILL_ROUNDED(of_blocks<wide_bf16>), STRIP_PREFILL_ROUNDED(of_blocks<wide_f16>),
+    STRIP_PREFILL_ROUNDED(of_32<wide_bf16>),     STRIP_PREFILL_ROUNDED(of_32<wide_f16>)};
 
 } // namespace
 

@@ -31,15 +31,14 @@ struct strip_prefill_tile {
     bool is_rounded;    /* weights are */
     bool can_hand_over; /* sums of a part of k */
 };
-/* Of each kind those of strip_prefill_kernel.cuh, then that of strip_staged_kernel.cuh; and more of
- * the first with rounded weights. */
+/* With exact weights those of strip_prefill_kernel.cuh, then that of strip_staged_kernel.cuh; then
+ * those with rounded ones. */
 constexpr strip_prefill_tile strip_prefill_tiles[] = {
     {128, 192, 88, 0, false, false}, {128, 128, 68, 0, false, false},
     {64, 128, 46, 0, false, false},  {128, 128, 88, 0, false, false},
-    {128, 256, 87, 58, true, true},  {64, 128, 40, 0, true, false},
-    {64, 128, 54, 0, true, false},   {128, 192, 70, 0, true, true},
-    {64, 64, 36, 0, true, false},    {64, 192, 50, 0, true, false},
-    {64, 256, 57, 0, true, false}};
+    {128, 256, 87, 58, true, true},  {128, 192, 70, 0, true, true},
+    {64, 64, 36, 0, true, false},    {64, 128, 40, 0, true, false},
+    {64, 192, 50, 0, true, false},   {64, 256, 57, 0, true, false}};
 
 constexpr uint32_t strip_prefill_k_stage = 64; /* of x, in a stage */
 constexpr uint32_t strip_prefill_cluster = 2;  /* CTAs that share tiles of x */

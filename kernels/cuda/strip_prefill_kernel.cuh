@@ -140,25 +140,23 @@ constexpr strip_prefill_instance make_instance(uint8_t i_tile)
 using exact_0 = tile_shape<2, 192>;
 using exact_1 = tile_shape<2, 128>;
 using exact_2 = tile_shape<1, 128>;
-using rounded_0 = tile_shape<2, 256, true>;
-using rounded_1 = tile_shape<1, 128>;
-using rounded_3 = tile_shape<2, 192, true>;
-using rounded_4 = tile_shape<1, 64>;
-using rounded_5 = tile_shape<1, 192>;
-using rounded_6 = tile_shape<1, 256>;
+using rounded_4 = tile_shape<2, 256, true>;
+using rounded_5 = tile_shape<2, 192, true>;
+using rounded_6 = tile_shape<1, 64>;
+using rounded_7 = tile_shape<1, 128>;
+using rounded_8 = tile_shape<1, 192>;
+using rounded_9 = tile_shape<1, 256>;
 
 /* Groups of 128, 64 and 32. */
 #define EXACT(format, tile, i_tile)                                                                \
     make_instance<format, tile, 4>(i_tile), make_instance<format, tile, 2>(i_tile),                \
         make_instance<format, tile, 1>(i_tile)
 
-#define STRIP_PREFILL_LARGE(format)                                                                \
-    make_instance<format, rounded_0, 0>(4), make_instance<format, rounded_3, 0>(7)
-#define STRIP_PREFILL_SMALL(format)                                                                \
-    make_instance<format, rounded_1, 0>(5), make_instance<format, rounded_4, 0>(8),                \
-        make_instance<format, rounded_5, 0>(9), make_instance<format, rounded_6, 0>(10)
-#define STRIP_PREFILL_ALL(format)                                                                  \
-    EXACT(format, exact_0, 0), EXACT(format, exact_1, 1), EXACT(format, exact_2, 2),               \
-        STRIP_PREFILL_LARGE(format), STRIP_PREFILL_SMALL(format)
+#define STRIP_PREFILL_EXACT(format)                                                                \
+    EXACT(format, exact_0, 0), EXACT(format, exact_1, 1), EXACT(format, exact_2, 2)
+#define STRIP_PREFILL_ROUNDED(format)                                                              \
+    make_instance<format, rounded_4, 0>(4), make_instance<format, rounded_5, 0>(5),                \
+        make_instance<format, rounded_6, 0>(6), make_instance<format, rounded_7, 0>(7),            \
+        make_instance<format, rounded_8, 0>(8), make_instance<format, rounded_9, 0>(9)
 
 } // namespace

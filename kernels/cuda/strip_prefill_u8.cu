@@ -6,7 +6,9 @@ namespace {
 using of_bf16 = register_int<wide_bf16, 8>;
 using of_f16 = register_int<wide_f16, 8>;
 
-const strip_prefill_instance instances[] = {STRIP_PREFILL_ALL(of_bf16), STRIP_PREFILL_ALL(of_f16)};
+const strip_prefill_instance instances[] = {
+    STRIP_PREFILL_EXACT(of_bf16), STRIP_PREFILL_EXACT(of_f16), STRIP_PREFILL_ROUNDED(of_bf16),
+    STRIP_PREFILL_ROUNDED(of_f16)};
 
 } // namespace
 

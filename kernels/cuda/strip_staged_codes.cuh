@@ -48,17 +48,16 @@ __device__ __forceinline__ void load_codes(const block_place &at, uint32_t (&cod
     }
 }
 
-/* ---- floats: code * scale, rounded to the type of x where it is not exact ----
- * scaling: what a slice's scales are, or that there are none but those for all of k. is_exact:
- * scales of whole strips are left to the sums. */
+/* ---- floats: code * scale ----
+ * scaling: what a slice's scales are, or that there are none but those for all of k. Scales of
+ * whole strips are left to the sums. */
 
-template <typename wide_, int bits_, uint8_t scaling_, bool is_exact_> struct staged_float {
+template <typename wide_, int bits_, uint8_t scaling_> struct staged_float {
     using wide = wide_;
     using codes = float_codes<wide, bits_, scaling_>;
     using traits = typename codes::traits;
     static constexpr int bits = bits_;
     static constexpr uint8_t scaling = scaling_;
-    static constexpr bool is_exact = is_exact_;
     static constexpr bool is_strip_scaled = scaling == STRIP_SCALES_STRIP;
     static constexpr uint32_t scales = STRIP_N * k_job * bits / 8; /* in a slot, behind codes */
     static constexpr uint32_t slot_bytes = scales + (scaling == STRIP_SCALES_E4M3   ? 256
@@ -99,7 +98,7 @@ template <typename wide_, int bits_, uint8_t scaling_, bool is_exact_> struct st
             } else {
                 e2m1_tile<traits>(block.codes[j], a[j]);
             }
-            if constexpr (!(is_exact && is_strip_scaled)) {
+            if constexpr (!is_strip_scaled) {
                 codes::scale(block.scale, a[j]);
             }
         }

@@ -1,6 +1,7 @@
-/* strip_staged_kernel.cuh - the kernel of strip_prefill.cu that has weights in shared memory.
+/* strip_staged_kernel.cuh - the kernel of strip_prefill.cu for exact weights that are floats: it
+ * has them in shared memory.
  *
- * Threads. One or two warpgroups multiply and do nothing else; other warps widen codes for them. A
+ * Threads. Two warpgroups multiply and do nothing else; other warps widen codes for them. A
  * stage is 64 of k. A warp that widens takes a strip of two stages at a time: it waits until a
  * stage is empty, has the copy engine bring its x (the warp of the first strip does), makes 16-bit
  * weights of the codes it has had copied, and stores them where the tensor core reads them. A
@@ -76,16 +77,14 @@ template <typename format> struct stage_part_of_strip {
     }
 };
 
-/* For sums in groups: the scale that a strip's sums of this stage are to have. */
+/* The scale that a strip's sums of this stage are to have. */
 template <typename format, typename tile>
 __device__ __forceinline__ void hand_on_scale(const stage_part_of_strip<format> &part,
                                               uint32_t base, uint32_t i_stage, uint32_t strip)
 {
-    if constexpr (format::is_exact) {
-        uint32_t scale = format::is_strip_scaled ? part.blocks[0].scale : __float_as_uint(1.0f);
-        if (lane_id() == 0) {
-            st_shared(base + tile::scales + (i_stage * tile::n_strips + strip) * 4, scale);
-        }
+    uint32_t scale = format::is_strip_scaled ? part.blocks[0].scale : __float_as_uint(1.0f);
+    if (lane_id() == 0) {
+        st_shared(base + tile::scales + (i_stage * tile::n_strips + strip) * 4, scale);
     }
 }
 
@@ -181,28 +180,6 @@ __device__ __forceinline__ void multiply_stage(uint32_t base, uint32_t i_stage, 
     wgmma_commit();
 }
 
-/* One chain over all of k. */
-template <typename format, typename tile>
-__device__ __forceinline__ void multiply_chain(const strip_prefill_args &args, uint32_t base,
-                                               stage_place<tile> &at, float (&acc)[tile::n / 2])
-{
-    uint32_t i_before = 0;
-#pragma unroll 1
-    for (uint32_t i = 0; i < args.n_k_stages; i++) {
-        wait_stage(base, at);
-        multiply_stage<format, tile>(base, at.i, i > 0, acc);
-        wgmma_wait<1>();
-        if (i > 0) {
-            release_stage<tile>(base, i_before);
-        }
-        i_before = at.i;
-        at.step(1);
-    }
-    wgmma_wait<0>();
-    wgmma_hold(acc);
-    release_stage<tile>(base, i_before);
-}
-
 /* A chain for each 128 of k, s = fma(chain, scale, s). */
 template <typename format, typename tile>
 __device__ __forceinline__ void multiply_groups(const strip_prefill_args &args, uint32_t base,
@@ -236,11 +213,7 @@ __device__ __forceinline__ void multiply_unit(const strip_prefill_args &args, ui
                                               const unit_place &unit, stage_place<tile> &at)
 {
     float sums[tile::n / 2] = {};
-    if constexpr (format::is_exact) {
-        multiply_groups<format, tile>(args, base, at, sums);
-    } else {
-        multiply_chain<format, tile>(args, base, at, sums);
-    }
+    multiply_groups<format, tile>(args, base, at, sums);
     y_part part;
     part.warpgroup_n = unit.i_w * tile::n_w + this_warpgroup() * 64;
     part.first_n = part.warpgroup_n + thread_id() / 32 % 4 * STRIP_N;
@@ -262,7 +235,7 @@ __device__ __forceinline__ void multiply_all(const strip_prefill_args &args, uin
 
 /* ---- the kernel ---- */
 
-/* Registers of a thread: of 512 there are 128 on average. A warpgroup alone has enough. */
+/* Registers of a thread: of 512 there are 128 on average. */
 constexpr int multiply_registers = 176;
 constexpr int widen_registers = 80;
 
@@ -282,14 +255,10 @@ __global__ void __launch_bounds__(tile::n_threads, 1)
     __syncthreads();
     cluster_sync();
     if (threadIdx.x / 32 >= tile::n_multiply_warps) {
-        if constexpr (tile::w_groups == 2) {
-            setmaxnreg_dec<widen_registers>();
-        }
+        setmaxnreg_dec<widen_registers>();
         widen_all<format, tile>(args, x_map, base, rank);
     } else {
-        if constexpr (tile::w_groups == 2) {
-            setmaxnreg_inc<multiply_registers>();
-        }
+        setmaxnreg_inc<multiply_registers>();
         multiply_all<format, tile>(args, base, rank);
     }
     __syncwarp();
@@ -297,10 +266,9 @@ __global__ void __launch_bounds__(tile::n_threads, 1)
 #endif
 }
 
-template <int w_groups, int n, typename format>
-constexpr strip_prefill_instance make_staged(uint8_t i_tile)
+template <typename format> constexpr strip_prefill_instance make_staged(uint8_t i_tile)
 {
-    using tile = staged_tile<w_groups, n, format::slot_bytes>;
+    using tile = staged_tile<format::slot_bytes>;
     return {strip_staged<format, tile>,
             tile::bytes + shared_align,
             tile::n_threads,
@@ -313,10 +281,8 @@ constexpr strip_prefill_instance make_staged(uint8_t i_tile)
 }
 
 /* As in strip_prefill_tiles. */
-#define STAGED_FLOAT_OF(wide, bits, scaling)                                                       \
-    make_staged<1, 128, staged_float<wide, bits, scaling, false>>(6),                              \
-        make_staged<2, 128, staged_float<wide, bits, scaling, true>>(3)
 #define STAGED_FLOAT(bits, scaling)                                                                \
-    STAGED_FLOAT_OF(wide_bf16, bits, scaling), STAGED_FLOAT_OF(wide_f16, bits, scaling)
+    make_staged<staged_float<wide_bf16, bits, scaling>>(3),                                        \
+        make_staged<staged_float<wide_f16, bits, scaling>>(3)
 
 } // namespace

@@ -16,11 +16,11 @@ namespace {
 constexpr uint32_t k_job = 128; /* of a slot: two stages */
 constexpr uint32_t n_job_stages = k_job / k_stage;
 
-/* A CTA's tile of y: w_groups warpgroups side by side along W, n rows of x. slot_bytes: a multiple
- * of 16. */
-template <int w_groups_, int n_, uint32_t slot_bytes_> struct staged_tile {
-    static constexpr int n = n_;
-    static constexpr uint32_t w_groups = w_groups_;
+/* A CTA's tile of y: two warpgroups side by side along W, n rows of x. slot_bytes: a multiple of
+ * 16. */
+template <uint32_t slot_bytes_> struct staged_tile {
+    static constexpr int n = 128;
+    static constexpr uint32_t w_groups = 2;
     static constexpr uint32_t n_x = n;
     static constexpr uint32_t n_w = 64 * w_groups;
     static constexpr uint32_t n_strips = 4 * w_groups;
