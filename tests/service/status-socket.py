@@ -125,9 +125,10 @@ def check_ready_by_age(folder):
 
 
 def states_of(folder, n, uid):
-    """The states of that user's sessions, as soon as there are n of them."""
-    states, deadline = [], time.monotonic() + 10
-    while len(states) != n and time.monotonic() < deadline:
+    """The states of that user's sessions, as soon as there are n of them: one that has ended is counted until the
+    workers have let go of it, which is later than its client's end."""
+    states, deadline = None, time.monotonic() + 30
+    while (states is None or len(states) != n) and time.monotonic() < deadline:
         document = json.loads(exposition.get(folder, "/status")[1])
         states = [session["state"] for session in document["sessions"] if session["uid"] == uid]
     return states
@@ -135,8 +136,10 @@ def states_of(folder, n, uid):
 
 def check_full(folder, limit):
     """Clients that hold all sessions leave some to administrators, of whom this user is one, and liveness to everybody."""
+    assert states_of(folder, 0, os.geteuid()) == []  # the gemmctl that loaded the model has gone
     held = sessions(folder, SESSIONS_MAX + ADMIN_SESSIONS - 1)
-    assert gemmctl(folder, "status").returncode == 0, "an administrator is kept out"
+    administrator = gemmctl(folder, "status")
+    assert administrator.returncode == 0, f"an administrator is kept out: {administrator}"
     assert states_of(folder, len(held), os.geteuid()) == ["new"] * len(held)  # gemmctl's has gone
     held += sessions(folder, 1)
     refused = gemmctl(folder, "status")
