@@ -7,7 +7,7 @@
 #include "kernels/cuda/strip_batch_feed.cuh"
 #include "kernels/cuda/strip_batch_instance.h"
 #include "kernels/cuda/strip_parts.cuh"
-#include "kernels/cuda/wgmma_tile.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace {
 
@@ -51,17 +51,13 @@ template <int n> __device__ __forceinline__ void start_from_0(float (&acc)[n])
     }
 }
 
-/* One product of a chain. Where it starts from 0, 64 rows need not set 32 registers; of 32 rows it
- * is 16, and they have to be set. */
+/* One product of a chain. Where that starts from 0, 64 rows need not set 32 registers; of fewer
+ * rows they are set, and there is nothing to choose. */
 template <typename element, int n_rows>
 __device__ __forceinline__ void multiply_step(float (&acc)[n_rows / 2], const uint32_t (&a)[4],
                                               uint64_t b, bool is_added)
 {
-    if constexpr (n_rows == 64) {
-        wgmma_tile<element, n_rows>::multiply(acc, a, b, is_added);
-    } else {
-        wgmma<element, n_rows>::multiply(acc, a, b);
-    }
+    wgmma<element, n_rows>::multiply(acc, a, b, n_rows < 64 || is_added);
 }
 
 /* The chain of a group is issued; acc has its first value. b: the lower half of the descriptor of
@@ -134,7 +130,7 @@ __device__ __forceinline__ void multiply_tile(const strip_parts_args &args,
         }
         float2 scales = tile.scale(i);
         wgmma_wait<0>();
-        wgmma_hold(acc);
+        wgmma_changed(acc);
 #pragma unroll
         for (int j = 0; j < n_rows / 2; j++) {
             sums[j] = fmaf(acc[j] * factor, j % 4 < 2 ? scales.x : scales.y, sums[j]);

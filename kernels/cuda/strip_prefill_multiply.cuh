@@ -89,7 +89,7 @@ template <typename wide, typename tile>
 __device__ __forceinline__ void multiply_block(float (&acc)[tile::n / 2], const uint32_t (&a)[2][4],
                                                uint32_t b, bool is_added)
 {
-    using mma = wgmma_tile<typename wide::wgmma_element, tile::n>;
+    using mma = wgmma<typename wide::wgmma_element, tile::n>;
     wgmma_fence();
     mma::multiply(acc, a[0], wgmma_descriptor(b), is_added);
     mma::multiply(acc, a[1], wgmma_descriptor(b + 2), true);
@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_group(const strip_args &args, uint32_t scale
                                           float (&acc)[tile::n / 2], float (&sums)[tile::n / 2])
 {
     wgmma_wait<0>();
-    wgmma_hold(acc);
+    wgmma_changed(acc);
     float2 scales = widen_pair(scale_pair, args.scale_dtype == DTYPE_BF16);
 #pragma unroll
     for (int i = 0; i < tile::n / 2; i++) {
@@ -247,8 +247,8 @@ __device__ __forceinline__ void multiply_fragments(float (&acc)[n / 2], const ui
     wgmma_fence();
 #pragma unroll
     for (uint32_t i = 0; i < k_stage / 16; i++) {
-        wgmma_tile<typename wide::wgmma_element, n>::multiply(
-            acc, a[i], wgmma_descriptor(b + 2 * i), is_added || i > 0);
+        wgmma<typename wide::wgmma_element, n>::multiply(acc, a[i], wgmma_descriptor(b + 2 * i),
+                                                         is_added || i > 0);
     }
     wgmma_commit();
 }
@@ -298,7 +298,7 @@ __device__ __forceinline__ void multiply_rounded(const strip_prefill_args &args,
         at.x.step(n_slice_stages);
     }
     wgmma_wait<0>();
-    wgmma_hold(acc);
+    wgmma_changed(acc);
     release_x_before(base, at);
     release_w(base, at);
 }

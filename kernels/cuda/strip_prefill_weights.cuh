@@ -7,7 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/strip_types.cuh"
-#include "kernels/cuda/wgmma_tile.cuh"
+#include "kernels/cuda/wgmma.cuh"
 #include "kernels/layout/strip.h"
 
 namespace {

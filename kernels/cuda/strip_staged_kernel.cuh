@@ -167,7 +167,7 @@ template <typename format, typename tile>
 __device__ __forceinline__ void multiply_stage(uint32_t base, uint32_t i_stage, bool is_added,
                                                float (&acc)[tile::n / 2])
 {
-    using mma = wgmma_tile<typename format::wide::wgmma_element, tile::n>;
+    using mma = wgmma<typename format::wide::wgmma_element, tile::n>;
     uint32_t stage = base + i_stage * tile::stage_bytes;
     uint32_t a = wgmma_descriptor_low(stage + tile::x_bytes + this_warpgroup() * 64 * 128);
     uint32_t b = wgmma_descriptor_low(stage);
@@ -197,7 +197,7 @@ __device__ __forceinline__ void multiply_groups(const strip_prefill_args &args, 
         float scale = __uint_as_float(
             ld_shared(base + tile::scales + (at.i * tile::n_strips + thread_id() / 32) * 4));
         wgmma_wait<0>();
-        wgmma_hold(acc);
+        wgmma_changed(acc);
         release_stage<tile>(base, i_before);
         release_stage<tile>(base, at.i);
         at.step(1);

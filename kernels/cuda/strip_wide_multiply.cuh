@@ -4,7 +4,7 @@
 #include "kernels/cuda/strip_parts.h"
 #include "kernels/cuda/strip_wide_end.cuh"
 #include "kernels/cuda/strip_wide_feed.cuh"
-#include "kernels/cuda/wgmma_first.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace {
 
@@ -80,7 +80,7 @@ issue_chain(const warp_state<n_rows> &state, int i_group, uint32_t stage,
         uint32_t factors = piece_factors(state.id.t);
         const uint32_t ones[4] = {factors, factors, 0, 0};
         wgmma_fence();
-        wgmma_first<n_rows>::multiply(acc, ones, pieces_descriptor<map>(base, i_x));
+        wgmma<wgmma_bf16, n_rows>::multiply(acc, ones, pieces_descriptor<map>(base, i_x), false);
     }
     uint64_t b =
         wgmma_descriptor(wgmma_descriptor_low(base) + i_x * tile_blocks_bytes(n_rows) / 16);
@@ -135,7 +135,7 @@ multiply_group(const strip_parts_args &args, warp_state<n_rows> &state, int i_gr
         }
     }
     wgmma_wait<0>();
-    wgmma_hold(acc);
+    wgmma_changed(acc);
     __syncwarp(); /* all lanes have read the sums of the tile */
     if (state.id.lane == 0) {
         mbarrier_arrive(state.base + map::x_empty + 8 * i_x);

@@ -1,8 +1,10 @@
-/* wgmma.cuh - warpgroup mma with A in registers: d (64 x n, f32) += a (64 x 16) b (16 x n), b in
- * shared memory as described by a matrix descriptor. One function for each n and type. */
+/* wgmma.cuh - warpgroup mma of 16-bit operands: d (64 x n, f32) = a (64 x 16) b (16 x n), plus d
+ * where it is to be added to. b is in shared memory as a matrix descriptor says; a is in registers,
+ * or in shared memory likewise. */
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/wgmma_operands.cuh"
 
 /* The descriptor of a K-major tile of 16-bit elements in rows of 128 bytes, swizzled in groups of
  * eight rows (1024 bytes, and so aligned): its lower half for the tile's address in shared memory,
@@ -21,125 +23,71 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t low)
     return swizzle_128b | group_bytes | low;
 }
 
-template <typename element, int n> struct wgmma;
+/* After a wait: what the compiler knows of these registers is out of date. Without it, it moves
+ * additions before the wait. */
+template <int n> __device__ __forceinline__ void wgmma_changed(float (&d)[n])
+{
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        asm volatile("" : "+f"(d[i])::"memory");
+    }
+}
+
+template <int n> __device__ __forceinline__ void wgmma_changed(int32_t (&d)[n])
+{
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        asm volatile("" : "+r"(d[i])::"memory");
+    }
+}
 
 struct wgmma_bf16 {};
 struct wgmma_f16 {};
 
-template <> struct wgmma<wgmma_bf16, 16> {
-    static __device__ __forceinline__ void multiply(float (&d)[8], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
+template <typename element, int n> struct wgmma;
 
-template <> struct wgmma<wgmma_bf16, 32> {
-    static __device__ __forceinline__ void multiply(float (&d)[16], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, "
-                 "%17, %18, %19}, %20, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
+#define WGMMA_ASM(type, n, n_sums, a_names, b_name, is_added_name, transposed)                     \
+    "{\n"                                                                                          \
+    ".reg .pred is_added;\n"                                                                       \
+    "setp.ne.b32 is_added, " is_added_name ", 0;\n"                                                \
+    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" WGMMA_NAMES_##n_sums      \
+        "}, " a_names ", " b_name ", is_added, 1, 1" transposed ";\n"                              \
+        "}"
 
-template <> struct wgmma<wgmma_bf16, 48> {
-    static __device__ __forceinline__ void multiply(float (&d)[24], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-                 "%18, %19, %20, %21, %22, %23}, {%24, %25, %26, %27}, %28, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+/* operand_1 to operand_6: names of the operands behind the n_sums sums. */
+#define WGMMA(element, type, n, n_sums, operand_1, operand_2, operand_3, operand_4, operand_5,     \
+              operand_6)                                                                           \
+    template <> struct wgmma<element, n> {                                                         \
+        static __device__ __forceinline__ void                                                     \
+        multiply(float (&d)[n_sums], const uint32_t (&a)[4], uint64_t b, bool is_added = true)     \
+        {                                                                                          \
+            PTX_SM90(WGMMA_ASM(type, n, n_sums,                                                    \
+                               "{" operand_1 ", " operand_2 ", " operand_3 ", " operand_4 "}",     \
+                               operand_5, operand_6, ", 0")                                        \
+                     : WGMMA_OPERANDS_##n_sums("+f", d, 0)                                         \
+                     : WGMMA_OPERANDS_4("r", a, 0), "l"(b), "r"(static_cast<int>(is_added)));      \
+        }                                                                                          \
+        static __device__ __forceinline__ void multiply(float (&d)[n_sums], uint64_t a,            \
+                                                        uint64_t b, bool is_added = true)          \
+        {                                                                                          \
+            PTX_SM90(WGMMA_ASM(type, n, n_sums, operand_1, operand_2, operand_3, ", 0, 0")         \
+                     : WGMMA_OPERANDS_##n_sums("+f", d, 0)                                         \
+                     : "l"(a), "l"(b), "r"(static_cast<int>(is_added)));                           \
+        }                                                                                          \
     }
-};
 
-template <> struct wgmma<wgmma_bf16, 64> {
-    static __device__ __forceinline__ void multiply(float (&d)[32], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, "
-                 "%33, %34, %35}, %36, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
+#define WGMMA_BOTH(...)                                                                            \
+    WGMMA(wgmma_bf16, "bf16", __VA_ARGS__);                                                        \
+    WGMMA(wgmma_f16, "f16", __VA_ARGS__)
 
-template <> struct wgmma<wgmma_f16, 16> {
-    static __device__ __forceinline__ void multiply(float (&d)[8], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
+WGMMA_BOTH(16, 8, "%8", "%9", "%10", "%11", "%12", "%13");
+WGMMA_BOTH(32, 16, "%16", "%17", "%18", "%19", "%20", "%21");
+WGMMA_BOTH(48, 24, "%24", "%25", "%26", "%27", "%28", "%29");
+WGMMA_BOTH(64, 32, "%32", "%33", "%34", "%35", "%36", "%37");
+WGMMA_BOTH(128, 64, "%64", "%65", "%66", "%67", "%68", "%69");
+WGMMA_BOTH(192, 96, "%96", "%97", "%98", "%99", "%100", "%101");
+WGMMA_BOTH(256, 128, "%128", "%129", "%130", "%131", "%132", "%133");
 
-template <> struct wgmma<wgmma_f16, 32> {
-    static __device__ __forceinline__ void multiply(float (&d)[16], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, "
-                 "%17, %18, %19}, %20, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
-
-template <> struct wgmma<wgmma_f16, 48> {
-    static __device__ __forceinline__ void multiply(float (&d)[24], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n48k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-                 "%18, %19, %20, %21, %22, %23}, {%24, %25, %26, %27}, %28, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
-
-template <> struct wgmma<wgmma_f16, 64> {
-    static __device__ __forceinline__ void multiply(float (&d)[32], const uint32_t (&a)[4],
-                                                    uint64_t b)
-    {
-        PTX_SM90("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, "
-                 "%33, %34, %35}, %36, 1, 1, 1, 0;"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-                   "+f"(d[30]), "+f"(d[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-};
+#undef WGMMA_BOTH
+#undef WGMMA
+#undef WGMMA_ASM
