@@ -257,7 +257,6 @@ static int pack(struct packer *packer, const struct gk_canonical *rest,
 }
 
 const struct packer_ops cuda_packing = {
-    .can_pack = gk_cuda_can_pack,
     .packer_new = packer_new,
     .packer_free = packer_free,
     .begin = begin,

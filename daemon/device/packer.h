@@ -7,7 +7,6 @@
  * belongs to one thread; a device may have several. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "gk/gk.h"
@@ -16,14 +15,11 @@
 #include "ipc/shm.h"
 
 #define PACKER_CHUNK_BYTES (UINT64_C(4) << 20)
-#define PACKER_CODES_MAX   8u /* tensors a weight */
 
 struct device;
 struct packer;
 
 struct packer_ops {
-    bool (*can_pack)(const struct gk_layout *layout);
-
     /* packer_new() - page-locked memory and a stream. 0, -ENOMEM or a status. packer_free() waits
      * for what is in flight, and may keep the packer for the next who wants one; NULL in, NULL out.
      */

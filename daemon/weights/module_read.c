@@ -166,9 +166,12 @@ static int read_quantised(const struct module *module, struct progress *progress
 static int fill(const struct module *module, struct progress *progress, struct warnings *warnings,
                 struct gk_canonical *canonical, struct reason *why)
 {
-    int r = module->family == QUANT_NONE
-                ? read_into(module->tensors[MODULE_WEIGHT], canonical->codes, progress, why)
-                : read_quantised(module, progress, warnings, canonical, why);
+    int r = 0;
+    if (module->family != QUANT_NONE) {
+        r = read_quantised(module, progress, warnings, canonical, why);
+    } else if (canonical->codes != NULL) {
+        r = read_into(module->tensors[MODULE_WEIGHT], canonical->codes, progress, why);
+    }
     if (r == 0 && module->tensors[MODULE_BIAS]) {
         r = read_into(module->tensors[MODULE_BIAS], canonical->bias, progress, why);
     }
@@ -190,14 +193,10 @@ int module_read(const struct module *module, struct progress *progress, struct w
 enum gk_code_order module_code_order(const struct module *module)
 {
     static const enum gk_code_order orders[] = {
-        [QUANT_NONE] = 0,
-        [QUANT_GPTQ] = GK_CODE_ORDER_GPTQ,
-        [QUANT_AWQ] = GK_CODE_ORDER_AWQ,
-        [QUANT_PACKED] = GK_CODE_ORDER_CT_PACKED,
-        [QUANT_INT8] = GK_CODE_ORDER_INT8,
-        [QUANT_FP8] = GK_CODE_ORDER_FP8,
-        [QUANT_MXFP8] = GK_CODE_ORDER_FP8,
-        [QUANT_NVFP4] = GK_CODE_ORDER_FP4,
+        [QUANT_NONE] = GK_CODE_ORDER_PLAIN, [QUANT_GPTQ] = GK_CODE_ORDER_GPTQ,
+        [QUANT_AWQ] = GK_CODE_ORDER_AWQ,    [QUANT_PACKED] = GK_CODE_ORDER_CT_PACKED,
+        [QUANT_INT8] = GK_CODE_ORDER_INT8,  [QUANT_FP8] = GK_CODE_ORDER_FP8,
+        [QUANT_MXFP8] = GK_CODE_ORDER_FP8,  [QUANT_NVFP4] = GK_CODE_ORDER_FP4,
         [QUANT_MXFP4] = GK_CODE_ORDER_FP4,
     };
     return orders[module->family];

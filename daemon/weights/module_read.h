@@ -7,7 +7,7 @@
 #include "daemon/weights/warnings.h"
 #include "gk/gk.h"
 
-/* module_code_order() - how the codes of its weight lie; 0 for plain weights, which have none. */
+/* module_code_order() - how the codes of its weight lie. */
 enum gk_code_order module_code_order(const struct module *module);
 
 /* module_read_rest() - as module_read(), without codes: neither read nor in the result. Scales and

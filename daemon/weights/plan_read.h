@@ -6,8 +6,7 @@
 #include "daemon/weights/warnings.h"
 #include "gk/gk.h"
 
-/* plan_read_rest() - the same without codes, which are neither read nor in the result; the parts'
- * modules have codes (module_code_order()). */
+/* plan_read_rest() - as plan_read(), without codes, which are neither read nor in the result. */
 int plan_read_rest(const struct plan_item *item, struct progress *progress,
                    struct warnings *warnings, struct gk_canonical *ret_canonical,
                    struct reason *why) GD_MUST_CHECK;

@@ -55,16 +55,6 @@ static int fill_by_cpu(struct weight *weight, const struct plan_item *item,
 
 /* ---- by the device ---- */
 
-static bool can_device_pack(const struct weight *weight, const struct plan_item *item)
-{
-    for (uint32_t i = 0; i < item->n_parts; i++) {
-        if (module_code_order(item->parts[i].module) == 0) {
-            return false;
-        }
-    }
-    return weight->device->ops->packing->can_pack(weight->layout);
-}
-
 static uint64_t tensor_bytes(const struct plan_part *part)
 {
     uint64_t size_bytes = part->module->tensors[MODULE_WEIGHT]->tensor->size_bytes;
@@ -155,9 +145,8 @@ int weight_fill(struct weight *weight, const struct plan_item *item, struct pack
                 struct progress *progress, struct warnings *warnings, struct reason *why)
 {
     progress_step(progress, "%s", item->name);
-    int r = packer && can_device_pack(weight, item)
-                ? fill_by_either(weight, item, packer, progress, warnings, why)
-                : fill_by_cpu(weight, item, progress, warnings, why);
+    int r = packer ? fill_by_either(weight, item, packer, progress, warnings, why)
+                   : fill_by_cpu(weight, item, progress, warnings, why);
     uint64_t start_nsec = clock_now_nsec();
     r = r != 0 ? r : weight_make_ready(weight, why);
     (void)progress_spend(progress, MSG_LOAD_PREPARE, start_nsec);

@@ -84,18 +84,18 @@ static int plan(const struct gk_problem *problem, const void *packed, struct gk_
 
 /* ---- workspace ---- */
 
-struct parts {
+struct room {
     uint64_t x_offset; /* behind the library's workspace */
     uint64_t y_offset;
     uint64_t total_bytes;
 };
 
-static struct parts parts_of(const struct cublaslt_gemm *gemm)
+static struct room room_of(const struct cublaslt_gemm *gemm)
 {
-    struct parts parts = {.x_offset = CUBLASLT_WORKSPACE_BYTES};
-    parts.y_offset = parts.x_offset + num_align_up(gemm->m * gemm->x_stride * 2, 256);
-    parts.total_bytes = parts.y_offset + gemm->m * gemm->y_stride * dtype_bytes(gemm->y_dtype);
-    return parts;
+    struct room room = {.x_offset = CUBLASLT_WORKSPACE_BYTES};
+    room.y_offset = room.x_offset + num_align_up(gemm->m * gemm->x_stride * 2, 256);
+    room.total_bytes = room.y_offset + gemm->m * gemm->y_stride * dtype_bytes(gemm->y_dtype);
+    return room;
 }
 
 /* Of a call for y of that type, of as many of m rows as it has. */
@@ -103,7 +103,7 @@ static uint64_t call_bytes(const struct gk_desc *desc, enum dtype y_dtype, uint3
 {
     uint32_t n_rows = (uint32_t)num_min(m, plain_rows_max(desc, y_dtype));
     struct cublaslt_gemm gemm = plain_gemm_of(desc, y_dtype, n_rows);
-    return parts_of(&gemm).total_bytes;
+    return room_of(&gemm).total_bytes;
 }
 
 /* ---- a call of the library ---- */
@@ -129,12 +129,12 @@ static struct finish_rows finish_of(const struct gk_launch *launch,
 static struct cublaslt_pointers pointers_of(const struct gk_launch *launch,
                                             const struct cublaslt_gemm *gemm)
 {
-    struct parts parts = parts_of(gemm);
+    struct room room = room_of(gemm);
     uint8_t *workspace = launch->workspace;
     return (struct cublaslt_pointers){
         .w = launch->packed,
-        .x = workspace + parts.x_offset,
-        .y = workspace + parts.y_offset,
+        .x = workspace + room.x_offset,
+        .y = workspace + room.y_offset,
         .bias =
             (const uint8_t *)launch->packed + cuda_kmajor_shape(&launch->problem.desc).bias_offset,
         .workspace = workspace,

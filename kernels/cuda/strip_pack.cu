@@ -9,68 +9,20 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/any_values.cuh"
+#include "kernels/cuda/pack_source.cuh"
 #include "kernels/cuda/strip_pack.h"
 
 namespace {
 
-/* enum gk_code_order; gk.h is C. strip_pack.c holds them equal. */
-enum { ORDER_GPTQ = 1, ORDER_AWQ, ORDER_CT_PACKED, ORDER_INT8, ORDER_FP8, ORDER_FP4 };
-
 constexpr uint32_t n_threads = 256;
-constexpr uint32_t grid_y_max = 65535;
-
-__device__ uint32_t word_at(const uint8_t *bytes, uint64_t i_word)
-{
-    return reinterpret_cast<const uint32_t *>(bytes)[i_word];
-}
-
-/* Element i_k of row i_n of the tensor. */
-template <uint32_t bits>
-__device__ uint32_t code_at(const strip_pack_part &part, uint32_t i_n, uint32_t i_k)
-{
-    constexpr uint32_t n_fields = 32 / bits;
-    constexpr uint32_t mask = (1u << bits) - 1;
-    uint64_t stride = part.row_stride;
-    switch (part.order) {
-    case ORDER_GPTQ:
-        return word_at(part.bytes, i_k / n_fields * stride + i_n) >> bits * (i_k % n_fields) & mask;
-    case ORDER_CT_PACKED:
-        return word_at(part.bytes, i_n * stride + i_k / n_fields) >> bits * (i_k % n_fields) & mask;
-    case ORDER_AWQ: /* columns 0, 2, 4, 6, 1, 3, 5, 7 of a word */
-        return word_at(part.bytes, i_k * stride + i_n / 8) >> 4 * (i_n % 8 / 2 + i_n % 2 * 4) & 15u;
-    case ORDER_FP4:
-        return part.bytes[i_n * stride + i_k / 2] >> 4 * (i_k % 2) & 15u;
-    default:
-        return part.bytes[i_n * stride + i_k] ^ (part.order == ORDER_INT8 ? 0x80u : 0);
-    }
-}
-
-/* The part that a row of the weight comes from. */
-__device__ const strip_pack_part &part_of(const strip_pack &pack, uint32_t i_n)
-{
-    uint32_t i = pack.n_parts - 1;
-    while (i_n < pack.parts[i].to_n) {
-        i--;
-    }
-    return pack.parts[i];
-}
 
 /* Four codes of a row, a byte each, padded. */
 template <uint32_t bits>
 __device__ uint32_t four_codes(const strip_pack &pack, uint32_t i_n, uint32_t i_k)
 {
     uint32_t bytes = 0x01010101u * pack.padding_code;
-    if (i_n >= pack.n) {
-        return bytes;
-    }
-    const strip_pack_part &part = part_of(pack, i_n);
-    uint32_t i_row = i_n - part.to_n + part.first_n;
-    for (uint32_t i = 0; i < 4 && i_k + i < pack.k; i++) {
-        uint32_t i_elem = (pack.perm != nullptr ? pack.perm[i_k + i] : i_k + i) + part.first_k;
-        uint32_t code = code_at<bits>(part, i_row, i_elem);
-        if (bits == 8 && pack.is_float && (code & 0x7fu) == 0x7fu) {
-            atomicAdd(pack.n_damaged, 1);
-        }
+    for (uint32_t i = 0; i < 4 && i_n < pack.source.n && i_k + i < pack.source.k; i++) {
+        uint32_t code = code_of<bits>(pack.source, i_n, i_k + i);
         bytes = (bytes & ~(0xffu << 8 * i)) | code << 8 * i;
     }
     return bytes;
@@ -144,11 +96,11 @@ __device__ void pack_group(const strip_pack &pack, uint32_t i_n, uint32_t i_k)
 __global__ void __launch_bounds__(n_threads) pack_scales(const __grid_constant__ strip_pack pack)
 {
     uint32_t i_n = blockIdx.x * n_threads + threadIdx.x;
-    if (i_n >= pack.n) {
+    if (i_n >= pack.source.n) {
         return;
     }
-    for (uint64_t i_k = static_cast<uint64_t>(blockIdx.y) * pack.packed_group_k; i_k < pack.k;
-         i_k += static_cast<uint64_t>(gridDim.y) * pack.packed_group_k) {
+    for (uint64_t i_k = static_cast<uint64_t>(blockIdx.y) * pack.packed_group_k;
+         i_k < pack.source.k; i_k += static_cast<uint64_t>(gridDim.y) * pack.packed_group_k) {
         pack_group(pack, i_n, static_cast<uint32_t>(i_k));
     }
 }
@@ -173,9 +125,9 @@ int strip_pack_load(void)
 int strip_pack_enqueue(const struct strip_pack *pack, void *stream)
 {
     cudaStream_t on = static_cast<cudaStream_t>(stream);
-    uint32_t n_groups = (pack->k + pack->packed_group_k - 1) / pack->packed_group_k;
-    dim3 slices(pack->lie.n_strips, std::min(pack->lie.n_slices, grid_y_max));
-    dim3 scales((pack->n + n_threads - 1) / n_threads, std::min(n_groups, grid_y_max));
+    uint32_t n_groups = (pack->source.k + pack->packed_group_k - 1) / pack->packed_group_k;
+    dim3 slices(pack->lie.n_strips, std::min(pack->lie.n_slices, pack_grid_y_max));
+    dim3 scales((pack->source.n + n_threads - 1) / n_threads, std::min(n_groups, pack_grid_y_max));
     if (pack->lie.code_bits == 4) {
         pack_codes<4><<<slices, n_threads, 0, on>>>(*pack);
     } else {

@@ -169,32 +169,36 @@ static void unpack_codes(const char *packed, const struct cuda_kmajor_shape *sha
 
 /* ---- the rest ---- */
 
-static struct parts parts_of(const struct cuda_kmajor_shape *shape)
+void cuda_kmajor_parts(const struct gk_canonical *canonical, struct part ret_list[PARTS_MAX])
 {
-    return (struct parts){
-        .scales_offset = shape->scales_offset,
-        .zeros_offset = shape->zeros_offset,
-        .perm_offset = shape->perm_offset,
-        .column_scales_offset = shape->column_scales_offset,
-        .bias_offset = shape->bias_offset,
+    struct cuda_kmajor_shape shape = cuda_kmajor_shape(&canonical->desc);
+    const struct parts parts = {
+        .scales_offset = shape.scales_offset,
+        .zeros_offset = shape.zeros_offset,
+        .perm_offset = shape.perm_offset,
+        .column_scales_offset = shape.column_scales_offset,
+        .bias_offset = shape.bias_offset,
     };
+    parts_list(canonical, &parts, ret_list);
 }
 
 static void pack(const struct gk_canonical *canonical, void *packed)
 {
     struct cuda_kmajor_shape shape = cuda_kmajor_shape(&canonical->desc);
-    struct parts parts = parts_of(&shape);
+    struct part list[PARTS_MAX];
     memset(packed, 0, shape.total_bytes);
     pack_codes(canonical, &shape, packed);
-    parts_pack(canonical, &parts, packed);
+    cuda_kmajor_parts(canonical, list);
+    parts_pack(list, packed);
 }
 
 static void unpack(const void *packed, struct gk_canonical *canonical)
 {
     struct cuda_kmajor_shape shape = cuda_kmajor_shape(&canonical->desc);
-    struct parts parts = parts_of(&shape);
+    struct part list[PARTS_MAX];
     unpack_codes(packed, &shape, canonical);
-    parts_unpack(packed, &parts, canonical);
+    cuda_kmajor_parts(canonical, list);
+    parts_unpack(packed, list);
 }
 
 const struct gk_layout cuda_kmajor_layout = {

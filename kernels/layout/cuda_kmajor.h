@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "gk/gk.h"
+#include "kernels/layout/parts.h"
 
 struct cuda_kmajor_shape {
     uint32_t n_stride;
@@ -24,5 +25,8 @@ struct cuda_kmajor_shape {
 
 /* cuda_kmajor_shape() - desc must pass gk_desc_check(). Parts that are absent have no bytes. */
 struct cuda_kmajor_shape cuda_kmajor_shape(const struct gk_desc *desc);
+
+/* cuda_kmajor_parts() - what lies behind the codes as canonical form has it. */
+void cuda_kmajor_parts(const struct gk_canonical *canonical, struct part ret_list[PARTS_MAX]);
 
 extern const struct gk_layout cuda_kmajor_layout;

@@ -287,18 +287,19 @@ static void unpack_scales(const uint8_t *packed, const struct strip_shape *shape
 /* ---- what lies outside the records ---- */
 
 void strip_list_parts(const struct gk_canonical *canonical, const struct strip_shape *shape,
-                      struct strip_part parts[STRIP_PARTS])
+                      struct part ret_list[PARTS_MAX])
 {
     const struct gk_desc *desc = &canonical->desc;
     bool has_columns = desc->column_scale != GK_COLUMN_SCALE_NONE;
-    parts[0] = (struct strip_part){
-        canonical->perm, 0, desc->has_perm ? (uint64_t)desc->k * sizeof(*canonical->perm) : 0};
-    parts[1] = (struct strip_part){canonical->scales, shape->row_scales_offset,
-                                   shape->has_row_scales ? row_scales_bytes(desc) : 0};
-    parts[2] = (struct strip_part){canonical->column_scales, shape->column_scales_offset,
-                                   has_columns ? (uint64_t)desc->n * sizeof(float) : 0};
-    parts[3] = (struct strip_part){canonical->bias, shape->bias_offset,
-                                   (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
+    ret_list[0] = (struct part){canonical->perm, 0,
+                                desc->has_perm ? (uint64_t)desc->k * sizeof(*canonical->perm) : 0};
+    ret_list[1] = (struct part){canonical->scales, shape->row_scales_offset,
+                                shape->has_row_scales ? row_scales_bytes(desc) : 0};
+    ret_list[2] = (struct part){canonical->column_scales, shape->column_scales_offset,
+                                has_columns ? (uint64_t)desc->n * sizeof(float) : 0};
+    ret_list[3] = (struct part){canonical->bias, shape->bias_offset,
+                                (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
+    ret_list[4] = (struct part){NULL, 0, 0};
 }
 
 /* ---- the layouts ---- */
@@ -314,7 +315,7 @@ static void pack(const struct gk_canonical *canonical, void *packed)
     struct strip_records lie = strip_records_of(&shape, NULL);
     uint8_t *bytes = packed;
     uint8_t *records = bytes + shape.records_offset;
-    struct strip_part parts[STRIP_PARTS];
+    struct part list[PARTS_MAX];
     memset(bytes, 0, shape.packed_bytes);
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
@@ -323,12 +324,8 @@ static void pack(const struct gk_canonical *canonical, void *packed)
         }
     }
     pack_scales(canonical, &shape, bytes);
-    strip_list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < STRIP_PARTS; i++) {
-        if (parts[i].n_bytes > 0) {
-            memcpy(bytes + parts[i].offset, parts[i].canonical, parts[i].n_bytes);
-        }
-    }
+    strip_list_parts(canonical, &shape, list);
+    parts_pack(list, packed);
 }
 
 static void unpack(const void *packed, struct gk_canonical *canonical)
@@ -336,7 +333,7 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
     struct strip_shape shape = strip_shape(&canonical->desc);
     struct strip_records lie = strip_records_of(&shape, packed);
     const uint8_t *bytes = packed;
-    struct strip_part parts[STRIP_PARTS];
+    struct part list[PARTS_MAX];
     for (uint32_t i_strip = 0; i_strip < shape.n_strips; i_strip++) {
         for (uint32_t i_slice = 0; i_slice < shape.n_slices; i_slice++) {
             strip_unpack_codes(lie.records + strip_slice_parts(&lie, i_strip, i_slice).codes,
@@ -344,12 +341,8 @@ static void unpack(const void *packed, struct gk_canonical *canonical)
         }
     }
     unpack_scales(bytes, &shape, canonical);
-    strip_list_parts(canonical, &shape, parts);
-    for (uint32_t i = 0; i < STRIP_PARTS; i++) {
-        if (parts[i].n_bytes > 0) {
-            memcpy(parts[i].canonical, bytes + parts[i].offset, parts[i].n_bytes);
-        }
-    }
+    strip_list_parts(canonical, &shape, list);
+    parts_unpack(packed, list);
 }
 
 #define STRIP_LAYOUT(code_, version_)                                                              \

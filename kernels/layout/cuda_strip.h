@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "gk/gk.h"
+#include "kernels/layout/parts.h"
 #include "kernels/layout/strip.h"
 
 struct strip_shape {
@@ -30,15 +31,9 @@ struct strip_shape strip_shape(const struct gk_desc *desc);
 /* strip_records_of() - the records of a weight that is packed there; NULL: for offsets alone. */
 struct strip_records strip_records_of(const struct strip_shape *shape, const void *packed);
 
-/* strip_list_parts() - what lies outside the records and is copied as the canonical form has it. */
-struct strip_part {
-    void *canonical;
-    uint64_t offset;  /* bytes from the start of the weight */
-    uint64_t n_bytes; /* 0: there is none */
-};
-#define STRIP_PARTS 4u
+/* strip_list_parts() - what lies outside the records and is copied as canonical form has it. */
 void strip_list_parts(const struct gk_canonical *canonical, const struct strip_shape *shape,
-                      struct strip_part parts[STRIP_PARTS]);
+                      struct part ret_list[PARTS_MAX]);
 
 /* cuda_strip_is_layout() - is that one of the layouts below? */
 bool cuda_strip_is_layout(const struct gk_layout *layout);

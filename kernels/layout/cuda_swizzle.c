@@ -92,21 +92,23 @@ static int32_t sum_of_row(const struct gk_desc *desc, const uint8_t *codes)
 
 /* ---- the rest ---- */
 
-static struct parts parts_of(const struct swizzle_shape *shape)
+void swizzle_parts(const struct gk_canonical *canonical, struct part ret_list[PARTS_MAX])
 {
-    return (struct parts){
-        .scales_offset = shape->scales_offset,
-        .zeros_offset = shape->zeros_offset,
-        .column_scales_offset = shape->column_scales_offset,
-        .bias_offset = shape->bias_offset,
+    struct swizzle_shape shape = swizzle_shape(&canonical->desc);
+    const struct parts parts = {
+        .scales_offset = shape.scales_offset,
+        .zeros_offset = shape.zeros_offset,
+        .column_scales_offset = shape.column_scales_offset,
+        .bias_offset = shape.bias_offset,
     };
+    parts_list(canonical, &parts, ret_list);
 }
 
 static void pack(const struct gk_canonical *canonical, void *packed)
 {
     const struct gk_desc *desc = &canonical->desc;
     struct swizzle_shape shape = swizzle_shape(desc);
-    struct parts parts = parts_of(&shape);
+    struct part list[PARTS_MAX];
     uint8_t *bytes = packed;
     memset(bytes, 0, shape.total_bytes);
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
@@ -117,19 +119,21 @@ static void pack(const struct gk_canonical *canonical, void *packed)
             memcpy(bytes + shape.code_sums_offset + i_n * sizeof(sum), &sum, sizeof(sum));
         }
     }
-    parts_pack(canonical, &parts, packed);
+    swizzle_parts(canonical, list);
+    parts_pack(list, packed);
 }
 
 static void unpack(const void *packed, struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
     struct swizzle_shape shape = swizzle_shape(desc);
-    struct parts parts = parts_of(&shape);
+    struct part list[PARTS_MAX];
     const uint8_t *bytes = packed;
     for (uint32_t i_n = 0; i_n < desc->n; i_n++) {
         unpack_row(desc, &shape, bytes, i_n, (uint8_t *)canonical->codes + (uint64_t)i_n * desc->k);
     }
-    parts_unpack(packed, &parts, canonical);
+    swizzle_parts(canonical, list);
+    parts_unpack(packed, list);
 }
 
 const struct gk_layout cuda_swizzle_layout = {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gk/gk.h"
+#include "kernels/layout/parts.h"
 
 struct swizzle_shape {
     uint32_t n_groups; /* of 8 rows */
@@ -18,5 +19,8 @@ struct swizzle_shape {
  * activations are of the same kind, with one scale over all of k, or e4m3 in groups of 128 k by
  * multiples of 128 n. Parts that are absent have no bytes. */
 struct swizzle_shape swizzle_shape(const struct gk_desc *desc);
+
+/* swizzle_parts() - what lies behind the codes as canonical form has it. */
+void swizzle_parts(const struct gk_canonical *canonical, struct part ret_list[PARTS_MAX]);
 
 extern const struct gk_layout cuda_swizzle_layout;

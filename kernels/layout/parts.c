@@ -7,13 +7,6 @@
 #include "ipc/base/num.h"
 
 #define PART_ALIGNMENT 256u
-#define N_PARTS        5u
-
-struct part {
-    void *canonical; /* NULL: absent */
-    uint64_t offset;
-    uint64_t n_bytes;
-};
 
 uint64_t parts_reserve(uint64_t *total_bytes, uint64_t n_elems, uint64_t elem_bytes)
 {
@@ -22,39 +15,40 @@ uint64_t parts_reserve(uint64_t *total_bytes, uint64_t n_elems, uint64_t elem_by
     return offset;
 }
 
-static void list(const struct gk_canonical *canonical, const struct parts *parts,
-                 struct part ret_parts[N_PARTS])
+static struct part part_of(void *canonical, uint64_t offset, uint64_t n_bytes)
+{
+    return (struct part){canonical, offset, canonical != NULL ? n_bytes : 0};
+}
+
+void parts_list(const struct gk_canonical *canonical, const struct parts *parts,
+                struct part ret_list[PARTS_MAX])
 {
     const struct gk_desc *desc = &canonical->desc;
     uint64_t n_scales = (uint64_t)gk_desc_groups(desc) * gk_desc_scale_columns(desc);
-    ret_parts[0] = (struct part){canonical->scales, parts->scales_offset,
-                                 n_scales * dtype_bytes(desc->scale_dtype)};
-    ret_parts[1] = (struct part){canonical->zeros, parts->zeros_offset, n_scales};
-    ret_parts[2] = (struct part){canonical->perm, parts->perm_offset, desc->k * sizeof(uint32_t)};
-    ret_parts[3] = (struct part){canonical->column_scales, parts->column_scales_offset,
-                                 desc->n * sizeof(float)};
-    ret_parts[4] = (struct part){canonical->bias, parts->bias_offset,
-                                 (uint64_t)desc->n * dtype_bytes(desc->bias_dtype)};
+    ret_list[0] =
+        part_of(canonical->scales, parts->scales_offset, n_scales * dtype_bytes(desc->scale_dtype));
+    ret_list[1] = part_of(canonical->zeros, parts->zeros_offset, n_scales);
+    ret_list[2] = part_of(canonical->perm, parts->perm_offset, desc->k * sizeof(uint32_t));
+    ret_list[3] =
+        part_of(canonical->column_scales, parts->column_scales_offset, desc->n * sizeof(float));
+    ret_list[4] = part_of(canonical->bias, parts->bias_offset,
+                          (uint64_t)desc->n * dtype_bytes(desc->bias_dtype));
 }
 
-void parts_pack(const struct gk_canonical *canonical, const struct parts *parts, void *packed)
+void parts_pack(const struct part list[PARTS_MAX], void *packed)
 {
-    struct part all[N_PARTS];
-    list(canonical, parts, all);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
-        if (all[i].canonical != NULL) {
-            memcpy((char *)packed + all[i].offset, all[i].canonical, all[i].n_bytes);
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        if (list[i].n_bytes > 0) {
+            memcpy((char *)packed + list[i].offset, list[i].canonical, list[i].n_bytes);
         }
     }
 }
 
-void parts_unpack(const void *packed, const struct parts *parts, struct gk_canonical *canonical)
+void parts_unpack(const void *packed, const struct part list[PARTS_MAX])
 {
-    struct part all[N_PARTS];
-    list(canonical, parts, all);
-    for (uint32_t i = 0; i < N_PARTS; i++) {
-        if (all[i].canonical != NULL) {
-            memcpy(all[i].canonical, (const char *)packed + all[i].offset, all[i].n_bytes);
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        if (list[i].n_bytes > 0) {
+            memcpy(list[i].canonical, (const char *)packed + list[i].offset, list[i].n_bytes);
         }
     }
 }

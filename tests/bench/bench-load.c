@@ -55,6 +55,7 @@ static const struct bench_case {
      WRITTEN_FP8_INV,
      METHOD("fp8", ",\"activation_scheme\":\"dynamic\",\"weight_block_size\":[128,128]"),
      {DESC(GK_CODE_E4M3, 128, 128, DTYPE_F32), .act = GK_ACT_FP8_GROUP}},
+    {"bf16", WRITTEN_PLAIN, "{}", {.n = SIDE, .k = SIDE, .code = GK_CODE_BF16}},
     {"nvfp4",
      WRITTEN_OPT_NVFP4,
      METHOD("modelopt", ",\"quant_algo\":\"NVFP4\""),

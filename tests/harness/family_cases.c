@@ -28,6 +28,9 @@
 #define G(n, k) .group_n = (n), .group_k = (k)
 
 const struct family_case family_cases[] = {
+    {WRITTEN_PLAIN, "{}", {.n = 40, .k = 96, .code = GK_CODE_F16, .bias_dtype = DTYPE_F16}},
+    {WRITTEN_PLAIN, "{}", {.n = 13, .k = 100, .code = GK_CODE_BF16}},
+    {WRITTEN_PLAIN, "{}", {.n = 9, .k = 50, .code = GK_CODE_F32, .bias_dtype = DTYPE_F32}},
     {WRITTEN_GPTQ_V1,
      GPTQ("\"bits\":4,\"group_size\":32"),
      {.n = 40, .k = 96, U4, G(1, 32), F16, .bias_dtype = DTYPE_F16}},

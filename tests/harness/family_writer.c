@@ -29,19 +29,6 @@ static uint8_t random_code(enum gk_code code, uint64_t *random)
     return is_nan ? 0x38 : value;
 }
 
-static void fill_codes(struct gk_canonical *canonical, uint64_t *random)
-{
-    const struct gk_desc *desc = &canonical->desc;
-    uint64_t n_codes = (uint64_t)desc->n * desc->k;
-    for (uint64_t i = 0; i < n_codes; i++) {
-        if (gk_code_is_plain(desc->code)) {
-            ((float *)canonical->codes)[i] = (float)test_random_unit(random) * 0.1f;
-        } else {
-            ((uint8_t *)canonical->codes)[i] = random_code(desc->code, random);
-        }
-    }
-}
-
 static void put_float(void *array, enum dtype dtype, uint64_t i, float value)
 {
     switch (dtype) {
@@ -53,6 +40,20 @@ static void put_float(void *array, enum dtype dtype, uint64_t i, float value)
         return;
     default:
         ((float *)array)[i] = value;
+    }
+}
+
+static void fill_codes(struct gk_canonical *canonical, uint64_t *random)
+{
+    const struct gk_desc *desc = &canonical->desc;
+    uint64_t n_codes = (uint64_t)desc->n * desc->k;
+    for (uint64_t i = 0; i < n_codes; i++) {
+        if (gk_code_is_plain(desc->code)) {
+            put_float(canonical->codes, gk_code_dtype(desc->code), i,
+                      (float)test_random_unit(random) * 0.1f);
+        } else {
+            ((uint8_t *)canonical->codes)[i] = random_code(desc->code, random);
+        }
     }
 }
 
@@ -351,11 +352,24 @@ static void add_bias(const struct out *out)
         size_bytes);
 }
 
+static void add_plain(const struct out *out)
+{
+    enum dtype dtype = gk_code_dtype(out->desc->code);
+    uint64_t size_bytes = (uint64_t)out->desc->n * out->desc->k * dtype_bytes(dtype);
+    void *weight = need(malloc(size_bytes));
+    memcpy(weight, out->canonical->codes, size_bytes);
+    add(out, "weight", dtype_safetensors_name(dtype), 2, out->desc->n, out->desc->k, weight,
+        size_bytes);
+}
+
 void tensor_file_add_weight(struct tensor_file *file, const char *module,
                             enum written_family family, const struct gk_canonical *canonical)
 {
     const struct out out = {file, module, canonical, &canonical->desc};
     switch (family) {
+    case WRITTEN_PLAIN:
+        add_plain(&out);
+        break;
     case WRITTEN_GPTQ_V1:
     case WRITTEN_GPTQ_V2:
         add_gptq(&out, family == WRITTEN_GPTQ_V1);

@@ -6,6 +6,7 @@
 #include "tests/harness/safetensors_writer.h"
 
 enum written_family {
+    WRITTEN_PLAIN, /* elements of the code's own type */
     WRITTEN_GPTQ_V1,
     WRITTEN_GPTQ_V2,
     WRITTEN_AWQ,

@@ -105,15 +105,13 @@ int gk_cuda_digest_load(void);
  * cudaError_t. */
 int gk_cuda_read(const void *memory, uint64_t size_bytes, void *stream);
 
-/* Packing on the GPU, with the bytes that layout->pack() gives. gk_cuda_can_pack() - is that layout
- * one of those that can be? gk_cuda_pack() - append to a cudaStream_t what packs n_parts tensors
- * (1..GK_CUDA_PARTS_MAX, ascending in to_n, which cover all rows) and the rest of a canonical
- * weight, whose arrays, like the parts' bytes (4-byte aligned), are in memory of the device; codes
- * is NULL. `packed` is zeroed, and so is *n_damaged, device memory, which then counts the FP8 codes
- * that are NaN: such a weight is to be refused. gk_cuda_pack_load() - as gk_kernel.load(). 0 or a
- * cudaError_t. */
+/* gk_cuda_pack() - append to a cudaStream_t what packs n_parts tensors (1..GK_CUDA_PARTS_MAX,
+ * ascending in to_n, which cover all rows) and the rest of a canonical weight into its layout, with
+ * the bytes that layout->pack() gives. The arrays of the rest, like the parts' bytes (4-byte
+ * aligned), are in memory of the device; codes is NULL. `packed` is zeroed, and so is *n_damaged,
+ * device memory, which then counts the FP8 codes that are NaN: such a weight is to be refused.
+ * gk_cuda_pack_load() - as gk_kernel.load(). 0 or a cudaError_t. */
 #define GK_CUDA_PARTS_MAX 8u
-bool gk_cuda_can_pack(const struct gk_layout *layout);
 int gk_cuda_pack(const struct gk_canonical *rest, const struct gk_codes *parts, uint32_t n_parts,
                  void *packed, uint32_t *n_damaged, void *stream);
 int gk_cuda_pack_load(void);

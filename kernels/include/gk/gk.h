@@ -295,6 +295,7 @@ enum gk_code_order {
     GK_CODE_ORDER_INT8 = 4,
     GK_CODE_ORDER_FP8 = 5, /* NaN among them is for the packer to find */
     GK_CODE_ORDER_FP4 = 6,
+    GK_CODE_ORDER_PLAIN = 7, /* elements of the code's own type */
 };
 
 /* A tensor of tensor_n x tensor_k codes, of which rows first_n to first_n + n - 1, elements from

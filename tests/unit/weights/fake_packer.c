@@ -13,11 +13,6 @@ struct packer {
     uint8_t *chunk;
 };
 
-static bool can_pack(const struct gk_layout *layout)
-{
-    return layout->device_kind == GK_DEVICE_HOST;
-}
-
 static int packer_new(struct device *device, struct packer **ret_packer, struct reason *why)
 {
     (void)device;
@@ -99,11 +94,27 @@ static uint8_t code_of(const struct gk_codes *codes, uint32_t bits, uint64_t i_n
     }
 }
 
-/* False where there is a NaN. */
+static void fill_plain(const struct gk_codes *codes, struct gk_canonical *canonical)
+{
+    const struct gk_desc *desc = &canonical->desc;
+    uint64_t elem_bytes = dtype_bytes(gk_code_dtype(desc->code));
+    for (uint64_t i = 0; i < codes->n; i++) {
+        uint64_t i_from = (codes->first_n + i) * codes->tensor_k + codes->first_k;
+        uint64_t i_to = (codes->to_n + i) * desc->k;
+        memcpy((char *)canonical->codes + i_to * elem_bytes,
+               (const char *)codes->bytes + i_from * elem_bytes, desc->k * elem_bytes);
+    }
+}
+
+/* False where there is a NaN among fp8 codes. */
 static bool fill(const struct gk_codes *codes, struct gk_canonical *canonical)
 {
     const struct gk_desc *desc = &canonical->desc;
     uint32_t bits = gk_code_bits(desc->code);
+    if (codes->order == GK_CODE_ORDER_PLAIN) {
+        fill_plain(codes, canonical);
+        return true;
+    }
     for (uint64_t i = 0; i < codes->n; i++) {
         uint8_t *row = (uint8_t *)canonical->codes + (codes->to_n + i) * desc->k;
         for (uint32_t i_k = 0; i_k < desc->k; i_k++) {
@@ -125,7 +136,7 @@ static int pack(struct packer *packer, const struct gk_canonical *rest,
     struct gk_canonical canonical = *rest;
     bool is_good = true;
     GD_ASSERT(!rest->codes);
-    canonical.codes = malloc((uint64_t)rest->desc.n * rest->desc.k);
+    canonical.codes = malloc((uint64_t)rest->desc.n * rest->desc.k * sizeof(float));
     GD_ASSERT(canonical.codes);
     for (uint32_t i = 0; i < n_codes; i++) {
         is_good &= fill(&codes[i], &canonical);
@@ -139,7 +150,6 @@ static int pack(struct packer *packer, const struct gk_canonical *rest,
 void fake_packer_init(struct fake_device *fake)
 {
     static const struct packer_ops packing = {
-        .can_pack = can_pack,
         .packer_new = packer_new,
         .packer_free = packer_free,
         .begin = begin,
