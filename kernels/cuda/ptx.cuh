@@ -397,6 +397,14 @@ __device__ __forceinline__ void stmatrix_x4(uint32_t shared, const uint32_t (&v)
              : "memory");
 }
 
+/* An 8 x 8 matrix of 16-bit elements, transposed, as lanes have one of an mma fragment. */
+__device__ __forceinline__ uint32_t movmatrix_trans(uint32_t v)
+{
+    uint32_t transposed;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(v));
+    return transposed;
+}
+
 /* Four 8 x 8 matrices of 16-bit elements, as stmatrix_x4() writes them. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t shared, uint32_t (&v)[4])
 {

@@ -3,6 +3,7 @@
  * their chains of instructions took 64 rows 10 us. */
 #pragma once
 
+#include "kernels/cuda/divide.cuh"
 #include "kernels/cuda/strip_types.cuh"
 
 namespace {
@@ -28,12 +29,6 @@ __device__ __forceinline__ y_column load_column(const strip_args &args, uint32_t
         column.bias = load_elem(args.bias, args.bias_dtype, i_n);
     }
     return column;
-}
-
-/* Not inlined: it is long, and few weights divide. */
-__device__ __noinline__ float divide(float a, float b)
-{
-    return __fdiv_rn(a, b);
 }
 
 /* The end of n sums, each of a column of its own and of two rows of x in turn: scales of the

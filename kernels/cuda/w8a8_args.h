@@ -78,5 +78,6 @@ struct w8a8_gemm_args {
     uint8_t is_fast;         /* of more than CUDA_ROWS_MAX rows of FP8: one chain over all of k */
     uint32_t n_block_groups; /* from here on: filled in by w8a8_gemm_enqueue() */
     uint32_t n_stages;
+    uint32_t n_m_parts; /* of the rows of x, each with warpgroups of its own */
     void *y[CUDA_ROWS_MAX];
 };

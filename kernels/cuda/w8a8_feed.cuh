@@ -2,7 +2,8 @@
  * that run ahead.
  *
  * Shared memory: n_stages x (blocks of k of the CTA's rows of W), n_stages x (the same blocks of
- * x), three barriers a stage, and for FP8_GROUP the scales of the CTA's rows for all of k. */
+ * x), three barriers a stage, one for what is known of the rows of x, and for FP8_GROUP the scales
+ * of the CTA's rows for all of k. */
 #pragma once
 
 #include "kernels/cuda/ptx.cuh"
@@ -36,7 +37,7 @@ __host__ __device__ inline uint32_t n_k_blocks_of(uint32_t k)
  * them: what comes of it is thrown away, but it must be memory. */
 struct shared_map {
     uint32_t w_stage_bytes, x_stage_bytes;
-    uint32_t x, w_full, x_full, empty, scales, total_bytes;
+    uint32_t x, w_full, x_full, empty, known, scales, total_bytes;
 };
 
 __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
@@ -48,7 +49,8 @@ __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
     map.w_full = map.x + args.n_stages * map.x_stage_bytes;
     map.x_full = map.w_full + 8 * n_stages_max;
     map.empty = map.x_full + 8 * n_stages_max;
-    map.scales = map.empty + 8 * n_stages_max;
+    map.known = map.empty + 8 * n_stages_max;
+    map.scales = map.known + 8;
     map.total_bytes = map.scales;
     if (args.kind == W8A8_FP8_GROUP) {
         uint32_t n_scale_rows = args.n_block_groups * SWIZZLE_ROWS / args.group_n + 2;
@@ -60,10 +62,16 @@ __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
     return map;
 }
 
-/* Threads that multiply, which come first: whole warpgroups, enough for the CTA's rows of W. */
-__host__ __device__ inline uint32_t n_consumers(const w8a8_gemm_args &args)
+/* Threads that multiply, which come first: whole warpgroups, enough for the CTA's rows of W, for
+ * each part of the rows of x. */
+__host__ __device__ inline uint32_t n_part_consumers(const w8a8_gemm_args &args)
 {
     return align_up(args.n_block_groups * SWIZZLE_ROWS, n_wgmma_rows) / n_wgmma_rows * 128;
+}
+
+__host__ __device__ inline uint32_t n_consumers(const w8a8_gemm_args &args)
+{
+    return args.n_m_parts * n_part_consumers(args);
 }
 
 /* A place in the ring, and the parity of its phase. */

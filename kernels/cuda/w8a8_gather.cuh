@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/w8a8_feed.cuh"
 #include "kernels/cuda/w8a8_quantise.cuh"
+#include "kernels/cuda/w8a8_store.cuh"
 
 namespace {
 
@@ -16,18 +17,16 @@ constexpr uint32_t n_gather_threads = 32 * n_gather_warps;
 constexpr uint32_t gather_rows_max = 8;
 constexpr int gather_barrier = 2;
 
-/* In shared memory; scales and zeros as in struct w8a8_x. Sums of codes, which only weights with
- * zero points need, are not made. */
-struct gathered_rows {
-    float scales[gather_rows_max];
-    int32_t zeros[gather_rows_max];
-    extent extents[gather_rows_max][n_gather_warps];
+/* In shared memory: of each warp's part of a row. */
+struct gathered_extents {
+    extent of_rows[gather_rows_max][n_gather_warps];
 };
 
 struct gatherer {
     uint32_t lane;
     uint32_t warp;
-    gathered_rows *rows;
+    gathered_extents *extents;
+    known_rows *rows; /* sums of codes, which only weights with zero points need, are not made */
 };
 
 /* ---- scales of rows ---- */
@@ -52,9 +51,9 @@ __device__ __forceinline__ grid joined_grid(const w8a8_lay_out_args &args, const
     if (!has_row_extent(args)) {
         return known_grid(args, i_row);
     }
-    extent one = at.rows->extents[i_row][0];
+    extent one = at.extents->of_rows[i_row][0];
     for (uint32_t i = 1; i < n_gather_warps; i++) {
-        one = join(one, at.rows->extents[i_row][i]);
+        one = join(one, at.extents->of_rows[i_row][i]);
     }
     return grid_of(args.rule, one);
 }
@@ -64,7 +63,7 @@ __device__ __forceinline__ void make_scales(const w8a8_lay_out_args &args, const
     for (uint32_t i_row = 0; has_row_extent(args) && i_row < args.m; i_row++) {
         extent part = part_extent(args, at, i_row);
         if (at.lane == 0) {
-            at.rows->extents[i_row][at.warp] = part;
+            at.extents->of_rows[i_row][at.warp] = part;
         }
     }
     bar_sync(gather_barrier, n_gather_threads);

@@ -37,6 +37,7 @@ namespace {
 /* ---- the scales of a group of k ---- */
 
 constexpr int consumers_barrier = 1;
+constexpr uint32_t n_holding_lanes = 31;
 
 /* All consumers bring the scales of a run of rows to shared memory, those of a row of scales side
  * by side; the thread's own are returned. */
@@ -63,14 +64,9 @@ __device__ __forceinline__ row_scales load_scales(const w8a8_gemm_args &args, co
             base + (lower / args.group_n - first_column) * n_k_blocks * 4};
 }
 
-/* ---- the end ---- */
+/* ---- rows ---- */
 
 /* A thread's rows of W: this one and the next but seven. */
-__device__ __forceinline__ uint32_t i_n_of(const consumer &at, uint32_t first_row)
-{
-    return first_row + at.first_row + at.lane / 4;
-}
-
 struct row_pair {
     column columns[2];
 };
@@ -83,39 +79,53 @@ __device__ __forceinline__ row_pair load_rows(const w8a8_gemm_args &args, uint32
             column_of<kind>(args, min(i_n + 8, args.n - 1))};
 }
 
-/* Rows behind the CTA's run, and those of it that are not there, are thrown away. */
-template <w8a8_kind kind, int n_rows>
-__device__ __forceinline__ void store_rows(const w8a8_gemm_args &args, const consumer &at,
-                                           uint32_t first_row, const row_pair &rows,
-                                           const x_numbers &x, const fragment<kind, n_rows> &total)
+/* What is known of the rows of x, by all lanes but the first of the warp that feeds x. */
+template <w8a8_kind kind>
+__device__ __forceinline__ void hold_rows(const w8a8_gemm_args &args, const shared_map &map,
+                                          uint32_t lane, known_rows &rows)
 {
-    uint32_t end_row = min(first_row + args.n_block_groups * SWIZZLE_ROWS, args.n);
-    store_sums<kind, n_rows>(args, rows.columns, x,
-                             {i_n_of(at, first_row), end_row, at.lane % 4 * 2}, total.values);
+    griddepcontrol_wait();
+    for (uint32_t i = lane - 1; i < args.m; i += n_holding_lanes) {
+        rows.y[i] = args.y[i];
+        rows.scales[i] = args.x.scales[i];
+        if constexpr (kind == W8A8_INT8) {
+            rows.zeros[i] = args.x.zeros[i];
+            rows.sums[i] = args.zeros != nullptr ? args.x.sums[i] : 0;
+        }
+    }
+    mbarrier_arrive(shared_base() + map.known);
 }
 
 /* ---- the kernel ---- */
 
 template <w8a8_kind kind, int n_rows, int n_warpgroups>
 __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared_map &map,
-                                        const x_numbers &x)
+                                        const known_rows &known)
 {
-    uint32_t warp = threadIdx.x / 32;
-    consumer at = {threadIdx.x % 32, warp * 16, {0, 0}, 0, 0, 0};
+    uint32_t lane = threadIdx.x % 32;
+    uint32_t i_part = threadIdx.x / n_part_consumers(args);
+    uint32_t warp = threadIdx.x % n_part_consumers(args) / 32;
+    consumer at = {lane, warp * 16, i_part * n_rows, {0, 0}, 0, 0, 0};
     for (uint32_t i = blockIdx.x; i < n_row_blocks_of(args); i += gridDim.x) {
         uint32_t first_row = i * args.n_block_groups * SWIZZLE_ROWS;
         row_scales scales = {};
         if constexpr (kind == W8A8_FP8_GROUP) {
             scales = load_scales(args, map, at, first_row);
         }
-        row_pair rows = load_rows<kind>(args, i_n_of(at, first_row));
+        uint32_t first_n = first_row + at.first_row;
+        row_pair rows = load_rows<kind>(args, first_n + lane / 4);
         fragment<kind, n_rows> total = {};
         multiply_rows<kind, n_rows, n_warpgroups>(args, map, at, scales, total);
-        store_rows<kind, n_rows>(args, at, first_row, rows, x, total);
+        mbarrier_wait_parity(shared_base() + map.known, 0);
+        /* Rows behind the CTA's run, and those of it that are not there, are thrown away. */
+        uint32_t end_n = min(first_row + args.n_block_groups * SWIZZLE_ROWS, args.n);
+        store_sums<kind, n_rows>(args, known, rows.columns, {first_n, end_n, at.first_m, lane},
+                                 total.values);
     }
 }
 
-__device__ __forceinline__ void init_barriers(const w8a8_gemm_args &args, const shared_map &map)
+__device__ __forceinline__ void init_barriers(const w8a8_gemm_args &args, const shared_map &map,
+                                              uint32_t n_holders)
 {
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < args.n_stages; i++) {
@@ -123,6 +133,7 @@ __device__ __forceinline__ void init_barriers(const w8a8_gemm_args &args, const 
             mbarrier_init(shared_base() + map.x_full + 8 * i, 1);
             mbarrier_init(shared_base() + map.empty + 8 * i, n_consumers(args) / 32);
         }
+        mbarrier_init(shared_base() + map.known, n_holders);
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -133,15 +144,18 @@ template <w8a8_kind kind, int n_rows, int n_warpgroups>
 __global__ void __launch_bounds__(128 * n_warpgroups + 64, 1)
     w8a8_gemm(const __grid_constant__ w8a8_gemm_args args)
 {
+    __shared__ known_rows known;
     shared_map map = map_of(args);
-    init_barriers(args, map);
+    init_barriers(args, map, n_holding_lanes);
     griddepcontrol_launch_dependents();
     if (threadIdx.x < n_consumers(args)) {
-        consume<kind, n_rows, n_warpgroups>(args, map, numbers_of(args.x));
+        consume<kind, n_rows, n_warpgroups>(args, map, known);
     } else if (threadIdx.x == n_consumers(args)) {
         feed_w(args, map);
     } else if (threadIdx.x == n_consumers(args) + 32) {
         feed_x(args, map);
+    } else if (threadIdx.x > n_consumers(args) + 32) {
+        hold_rows<kind>(args, map, threadIdx.x % 32, known);
     }
 }
 
@@ -151,17 +165,22 @@ __global__ void __launch_bounds__(128 * n_warpgroups_max + 32 + n_gather_threads
     w8a8_gather_gemm(const __grid_constant__ w8a8_gemm_args args,
                      const __grid_constant__ w8a8_lay_out_args lay_out)
 {
-    __shared__ gathered_rows rows;
+    __shared__ gathered_extents extents;
+    __shared__ known_rows known;
     shared_map map = map_of(args);
-    init_barriers(args, map);
+    if (threadIdx.x < args.m) {
+        known.y[threadIdx.x] = args.y[threadIdx.x];
+    }
+    init_barriers(args, map, 1);
     griddepcontrol_launch_dependents();
     if (threadIdx.x < n_consumers(args)) {
-        consume<kind, gather_rows_max, n_warpgroups_max>(args, map,
-                                                         {rows.scales, rows.zeros, nullptr});
+        consume<kind, gather_rows_max, n_warpgroups_max>(args, map, known);
     } else if (threadIdx.x == n_consumers(args)) {
+        mbarrier_arrive(shared_base() + map.known); /* before the first stage of x comes, it is */
         feed_w(args, map);
     } else if (threadIdx.x >= n_consumers(args) + 32) {
-        gatherer at = {threadIdx.x % 32, (threadIdx.x - n_consumers(args)) / 32 - 1, &rows};
+        gatherer at = {threadIdx.x % 32, (threadIdx.x - n_consumers(args)) / 32 - 1, &extents,
+                       &known};
         gather_x(args, lay_out, map, at);
     }
 }
@@ -172,7 +191,7 @@ using kernel_function = void (*)(w8a8_gemm_args);
 
 struct instance {
     uint32_t kind;
-    uint32_t n_rows;
+    uint32_t n_rows;       /* of x, of a warpgroup */
     uint32_t n_warpgroups; /* at most */
     kernel_function function;
 };
@@ -182,8 +201,8 @@ struct instance {
         kind, n_rows, n_warpgroups, w8a8_gemm<kind, n_rows, n_warpgroups>                          \
     }
 #define INSTANCES(kind)                                                                            \
-    INSTANCE(kind, 8, 4), INSTANCE(kind, 16, 4), INSTANCE(kind, 32, 4), INSTANCE(kind, 64, 2),     \
-        INSTANCE(kind, 64, 4)
+    INSTANCE(kind, 8, 4), INSTANCE(kind, 16, 4), INSTANCE(kind, 32, 2), INSTANCE(kind, 32, 4),     \
+        INSTANCE(kind, 64, 2), INSTANCE(kind, 64, 4)
 
 const instance instances[] = {INSTANCES(W8A8_FP8), INSTANCES(W8A8_FP8_GROUP), INSTANCES(W8A8_INT8)};
 
@@ -203,6 +222,13 @@ uint32_t choose_block_groups(uint32_t n, uint32_t n_sms)
     return div_up(n_groups, n_sms * n_rounds);
 }
 
+/* A warpgroup that is alone, with 64 rows of W at most, would be long at 64 rows of x. */
+uint32_t choose_m_parts(const w8a8_gemm_args &args)
+{
+    bool is_alone = args.n_block_groups * SWIZZLE_ROWS <= n_wgmma_rows;
+    return is_alone && args.x.n_rows == 64 ? 2 : 1;
+}
+
 uint32_t choose_stages(w8a8_gemm_args args)
 {
     args.n_stages = n_stages_max;
@@ -215,7 +241,7 @@ uint32_t choose_stages(w8a8_gemm_args args)
 const instance *find_instance(const w8a8_gemm_args &args)
 {
     for (const instance &one : instances) {
-        if (one.kind == args.kind && one.n_rows == args.x.n_rows &&
+        if (one.kind == args.kind && one.n_rows * args.n_m_parts == args.x.n_rows &&
             n_consumers(args) <= 128 * one.n_warpgroups) {
             return &one;
         }
@@ -230,6 +256,7 @@ cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
     cudaError_t r = device_table_sms(devices, &n_sms);
     if (r == cudaSuccess) {
         args->n_block_groups = choose_block_groups(args->n, n_sms);
+        args->n_m_parts = choose_m_parts(*args);
         args->n_stages = choose_stages(*args);
         uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
         *ret_n_ctas = n_row_blocks < n_sms ? n_row_blocks : n_sms;

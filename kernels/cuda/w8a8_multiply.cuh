@@ -1,9 +1,9 @@
-/* w8a8_multiply.cuh - the sums of a warpgroup of w8a8_gemm.cu: 64 rows of W by all of x, along k.
- */
+/* w8a8_multiply.cuh - the sums of a warpgroup of w8a8_gemm.cu: 64 rows of W by all rows of x, or a
+ * part of them, along k. */
 #pragma once
 
 #include "kernels/cuda/w8a8_feed.cuh"
-#include "kernels/cuda/w8a8_finish.cuh"
+#include "kernels/cuda/w8a8_store.cuh"
 
 namespace {
 
@@ -17,6 +17,7 @@ template <w8a8_kind kind, int n_rows> struct fragment {
 struct consumer {
     uint32_t lane;
     uint32_t first_row; /* of the warp, in the CTA's run of rows */
+    uint32_t first_m;   /* of the warpgroup's rows of x */
     ring_place issue;   /* the stage that is multiplied, and the block in it */
     uint32_t i_issue_block;
     uint32_t i_done; /* the stage whose sums are added, and the block in it */
@@ -42,7 +43,7 @@ __device__ __forceinline__ void start_block(const w8a8_gemm_args &args, const sh
         wgmma8_descriptor(base + at.issue.i * map.w_stage_bytes + first_atom * SWIZZLE_ATOM_BYTES,
                           SWIZZLE_ATOM_BYTES);
     uint64_t b = wgmma8_descriptor(base + map.x + at.issue.i * map.x_stage_bytes +
-                                       at.i_issue_block * n_rows * SWIZZLE_K,
+                                       (at.i_issue_block * args.x.n_rows + at.first_m) * SWIZZLE_K,
                                    SWIZZLE_ATOM_BYTES);
     wgmma_fence();
 #pragma unroll
@@ -111,8 +112,8 @@ end_block(const w8a8_gemm_args &args, const shared_map &map, consumer &at, row_s
         }
     } else if constexpr (kind == W8A8_FP8_GROUP) {
         uint32_t x_scales = base + map.x + at.i_done * map.x_stage_bytes +
-                            args.x.stage_blocks * n_rows * SWIZZLE_K +
-                            at.i_done_block * n_rows * 4 + at.lane % 4 * 8;
+                            args.x.stage_blocks * args.x.n_rows * SWIZZLE_K +
+                            (at.i_done_block * args.x.n_rows + at.first_m) * 4 + at.lane % 4 * 8;
         add_scaled<n_rows>(x_scales, __uint_as_float(ld_shared(scales.upper)),
                            __uint_as_float(ld_shared(scales.lower)), chain, total);
         scales.upper += 4;
