@@ -303,6 +303,18 @@ __device__ __forceinline__ uint32_t cluster_ctarank()
     return rank;
 }
 
+/* The two halves of cluster_sync(); the first orders nothing, since that costs a fence of the whole
+ * GPU, for which copies under way are waited for. */
+__device__ __forceinline__ void cluster_arrive_relaxed()
+{
+    PTX_SM90("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_wait()
+{
+    PTX_SM90("barrier.cluster.wait.aligned;" ::: "memory");
+}
+
 __device__ __forceinline__ void cluster_sync()
 {
     PTX_SM90("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");

@@ -1,8 +1,12 @@
 /* w8a8_feed.cuh - what a CTA of w8a8_gemm.cu works on, its shared memory, and the copies into it
  * that run ahead.
  *
+ * Where there are many rows of x, two CTAs are a pair (a cluster): each copies half of every stage
+ * of x to both. All CTAs read all of x, which the L2 cache gives no faster than memory gives the
+ * weight.
+ *
  * Shared memory: n_stages x (blocks of k of the CTA's rows of W), n_stages x (the same blocks of
- * x), three barriers a stage, one for what is known of the rows of x, and for FP8_GROUP the scales
+ * x), four barriers a stage, one for what is known of the rows of x, and for FP8_GROUP the scales
  * of the CTA's rows for all of k. */
 #pragma once
 
@@ -37,7 +41,7 @@ __host__ __device__ inline uint32_t n_k_blocks_of(uint32_t k)
  * them: what comes of it is thrown away, but it must be memory. */
 struct shared_map {
     uint32_t w_stage_bytes, x_stage_bytes;
-    uint32_t x, w_full, x_full, empty, known, scales, total_bytes;
+    uint32_t x, w_full, x_full, empty, x_empty, known, scales, total_bytes;
 };
 
 __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
@@ -49,7 +53,8 @@ __host__ __device__ inline shared_map map_of(const w8a8_gemm_args &args)
     map.w_full = map.x + args.n_stages * map.x_stage_bytes;
     map.x_full = map.w_full + 8 * n_stages_max;
     map.empty = map.x_full + 8 * n_stages_max;
-    map.known = map.empty + 8 * n_stages_max;
+    map.x_empty = map.empty + 8 * n_stages_max;
+    map.known = map.x_empty + 8 * n_stages_max;
     map.scales = map.known + 8;
     map.total_bytes = map.scales;
     if (args.kind == W8A8_FP8_GROUP) {
@@ -92,7 +97,7 @@ __device__ __forceinline__ void ring_on(ring_place &place, uint32_t n_stages)
 
 /* A step of the CTA: blocks of rows in turn, in each the stages of k. */
 struct feed_cursor {
-    uint32_t i_row_block;
+    uint32_t i_row_block; /* behind the last one, in the second CTA of a pair, where it has none */
     uint32_t i_k_block;
     ring_place place;
 };
@@ -135,14 +140,41 @@ __device__ __forceinline__ void copy_w(const w8a8_gemm_args &args, const shared_
     }
 }
 
+/* Are CTAs pairs, with so many rows of x for a warpgroup? */
+__host__ __device__ constexpr bool is_pair(uint32_t n_rows)
+{
+    return n_rows >= 32;
+}
+
+/* The rank of this CTA in its pair. */
+template <bool has_pair> __device__ __forceinline__ uint32_t pair_rank()
+{
+    return has_pair ? cluster_ctarank() : 0;
+}
+
+/* Both CTAs of a pair go through x as often as the first has rows of W. */
+template <bool has_pair>
+__device__ __forceinline__ bool is_in_turn(const w8a8_gemm_args &args, uint32_t i_row_block)
+{
+    return i_row_block - pair_rank<has_pair>() < n_row_blocks_of(args);
+}
+
+template <bool has_pair>
 __device__ __forceinline__ void copy_x(const w8a8_gemm_args &args, const shared_map &map,
                                        const feed_cursor &at)
 {
     uint64_t i_stage = at.i_k_block / args.x.stage_blocks;
     uint32_t full = shared_base() + map.x_full + 8 * at.place.i;
+    uint32_t stage = shared_base() + map.x + at.place.i * map.x_stage_bytes;
+    const uint8_t *from = args.x.stages + i_stage * args.x.stage_bytes;
     mbarrier_arrive_expect_tx(full, args.x.stage_bytes);
-    cp_async_bulk(shared_base() + map.x + at.place.i * map.x_stage_bytes,
-                  args.x.stages + i_stage * args.x.stage_bytes, args.x.stage_bytes, full);
+    if constexpr (has_pair) {
+        uint32_t n_half_bytes = args.x.stage_bytes / 2;
+        uint32_t offset = pair_rank<has_pair>() * n_half_bytes;
+        cp_async_bulk_multicast(stage + offset, from + offset, n_half_bytes, full, 3);
+    } else {
+        cp_async_bulk(stage, from, args.x.stage_bytes, full);
+    }
 }
 
 /* The weight does not depend on the launch before: its copies start at once. */
@@ -156,13 +188,15 @@ __device__ __forceinline__ void feed_w(const w8a8_gemm_args &args, const shared_
     }
 }
 
+template <bool has_pair>
 __device__ __forceinline__ void feed_x(const w8a8_gemm_args &args, const shared_map &map)
 {
+    uint32_t empty = shared_base() + (has_pair ? map.x_empty : map.empty);
     feed_cursor at = {blockIdx.x, 0, {0, 0}};
     griddepcontrol_wait();
-    while (at.i_row_block < n_row_blocks_of(args)) {
-        mbarrier_wait_parity(shared_base() + map.empty + 8 * at.place.i, at.place.parity ^ 1);
-        copy_x(args, map, at);
+    while (is_in_turn<has_pair>(args, at.i_row_block)) {
+        mbarrier_wait_parity(empty + 8 * at.place.i, at.place.parity ^ 1);
+        copy_x<has_pair>(args, map, at);
         feed_on(args, at);
     }
 }

@@ -17,8 +17,10 @@
  * the time as it is. The alternative, tiles of 64 rows by parts of k, needs a second launch to add
  * up the parts.
  *
- * Feed. One warp of its own keeps all of shared memory filled with copies (w8a8_feed.cuh). Since
- * the weight does not depend on any launch, that begins before the launch before has ended.
+ * Feed. Two warps of their own keep all of shared memory filled with copies (w8a8_feed.cuh). Since
+ * the weight does not depend on any launch, its copies begin before the launch before has ended.
+ * All CTAs read all of x, and from 32 rows on that limits them rather than the weight: then two of
+ * them share what comes out of the L2 cache.
  *
  * Sums. The tensor core sums e4m3 products with about 14 bits, so a chain is one block of 128 k, to
  * be added to the total in f32; one chain is under way while the one before is added. int32 sums
@@ -106,7 +108,11 @@ __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared
     uint32_t i_part = threadIdx.x / n_part_consumers(args);
     uint32_t warp = threadIdx.x % n_part_consumers(args) / 32;
     consumer at = {lane, warp * 16, i_part * n_rows, {0, 0}, 0, 0, 0};
-    for (uint32_t i = blockIdx.x; i < n_row_blocks_of(args); i += gridDim.x) {
+    for (uint32_t i = blockIdx.x; is_in_turn<is_pair(n_rows)>(args, i); i += gridDim.x) {
+        if (is_pair(n_rows) && i >= n_row_blocks_of(args)) {
+            pass_turn<n_rows>(args, map, at);
+            break;
+        }
         uint32_t first_row = i * args.n_block_groups * SWIZZLE_ROWS;
         row_scales scales = {};
         if constexpr (kind == W8A8_FP8_GROUP) {
@@ -132,11 +138,20 @@ __device__ __forceinline__ void init_barriers(const w8a8_gemm_args &args, const 
             mbarrier_init(shared_base() + map.w_full + 8 * i, 1);
             mbarrier_init(shared_base() + map.x_full + 8 * i, 1);
             mbarrier_init(shared_base() + map.empty + 8 * i, n_consumers(args) / 32);
+            mbarrier_init(shared_base() + map.x_empty + 8 * i, 2 * n_consumers(args) / 32);
         }
         mbarrier_init(shared_base() + map.known, n_holders);
         fence_mbarrier_init();
     }
     __syncthreads();
+}
+
+/* Until the barriers of both CTAs are there. By whole warps. */
+template <bool has_pair> __device__ __forceinline__ void pair_wait()
+{
+    if constexpr (has_pair) {
+        cluster_wait();
+    }
 }
 
 /* x laid out by w8a8_x.cu. */
@@ -146,16 +161,33 @@ __global__ void __launch_bounds__(128 * n_warpgroups + 64, 1)
 {
     __shared__ known_rows known;
     shared_map map = map_of(args);
+    constexpr bool has_pair = is_pair(n_rows);
     init_barriers(args, map, n_holding_lanes);
+    if constexpr (has_pair) {
+        cluster_arrive_relaxed();
+    }
     griddepcontrol_launch_dependents();
     if (threadIdx.x < n_consumers(args)) {
+        pair_wait<has_pair>();
         consume<kind, n_rows, n_warpgroups>(args, map, known);
-    } else if (threadIdx.x == n_consumers(args)) {
-        feed_w(args, map);
-    } else if (threadIdx.x == n_consumers(args) + 32) {
-        feed_x(args, map);
-    } else if (threadIdx.x > n_consumers(args) + 32) {
-        hold_rows<kind>(args, map, threadIdx.x % 32, known);
+    } else if (threadIdx.x < n_consumers(args) + 32) {
+        if (threadIdx.x == n_consumers(args)) {
+            feed_w(args, map);
+        }
+        __syncwarp();
+        pair_wait<has_pair>();
+    } else {
+        pair_wait<has_pair>();
+        if (threadIdx.x == n_consumers(args) + 32) {
+            feed_x<has_pair>(args, map);
+        } else {
+            hold_rows<kind>(args, map, threadIdx.x % 32, known);
+        }
+        __syncwarp();
+    }
+    if constexpr (has_pair) {
+        cluster_arrive_relaxed();
+        cluster_wait(); /* until here the other one writes to this one's shared memory */
     }
 }
 
@@ -211,7 +243,8 @@ using gather_function = void (*)(w8a8_gemm_args, w8a8_lay_out_args);
 const gather_function gather_functions[W8A8_N_KINDS] = {
     w8a8_gather_gemm<W8A8_FP8>, w8a8_gather_gemm<W8A8_FP8_GROUP>, w8a8_gather_gemm<W8A8_INT8>};
 
-constexpr uint32_t shared_bytes_max = 220 * 1024; /* leaves room for a CTA of w8a8_x.cu */
+/* With what is known of rows beside it, leaves room for a CTA of w8a8_x.cu. */
+constexpr uint32_t shared_bytes_max = 218 * 1024;
 device_table devices;
 
 /* Rows of a CTA: as many CTAs as there are SMs, or whole rounds of them. */
@@ -222,11 +255,18 @@ uint32_t choose_block_groups(uint32_t n, uint32_t n_sms)
     return div_up(n_groups, n_sms * n_rounds);
 }
 
-/* A warpgroup that is alone, with 64 rows of W at most, would be long at 64 rows of x. */
+/* A warpgroup that is alone, with 64 rows of W at most, would be long at 64 rows of x. With scales
+ * of groups two are longer still. */
 uint32_t choose_m_parts(const w8a8_gemm_args &args)
 {
     bool is_alone = args.n_block_groups * SWIZZLE_ROWS <= n_wgmma_rows;
-    return is_alone && args.x.n_rows == 64 ? 2 : 1;
+    return is_alone && args.x.n_rows == 64 && args.kind != W8A8_FP8_GROUP ? 2 : 1;
+}
+
+/* CTAs of a cluster. */
+uint32_t n_ranks_of(const w8a8_gemm_args &args)
+{
+    return is_pair(args.x.n_rows / args.n_m_parts) ? 2 : 1;
 }
 
 uint32_t choose_stages(w8a8_gemm_args args)
@@ -259,7 +299,7 @@ cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
         args->n_m_parts = choose_m_parts(*args);
         args->n_stages = choose_stages(*args);
         uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
-        *ret_n_ctas = n_row_blocks < n_sms ? n_row_blocks : n_sms;
+        *ret_n_ctas = align_up(n_row_blocks < n_sms ? n_row_blocks : n_sms, n_ranks_of(*args));
     }
     return r;
 }
@@ -267,7 +307,8 @@ cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
 cudaError_t launch(const void *function, uint32_t n_ctas, uint32_t n_feed_threads,
                    const w8a8_gemm_args &args, bool may_overlap, void **parameters, void *stream)
 {
-    launch_shape shape = {n_ctas, n_consumers(args) + n_feed_threads, map_of(args).total_bytes};
+    launch_shape shape = {n_ctas, n_consumers(args) + n_feed_threads, map_of(args).total_bytes,
+                          n_ranks_of(args)};
     return overlap_launch(function, shape, may_overlap, parameters, stream);
 }
 
