@@ -314,6 +314,17 @@ void server_block_signals(void)
 static const struct server_handlers handlers = {
     .signal = on_signal, .mail = on_mail, .turn = on_turn, .tick = on_tick};
 
+static void say_configuration(const struct cmdline *cmdline)
+{
+    if (cmdline->config_path != NULL) {
+        log_write(LOG_LEVEL_NOTICE, "server", "configured by '%s' and the command line",
+                  cmdline->config_path);
+    } else {
+        log_write(LOG_LEVEL_NOTICE, "server",
+                  "configured by the command line and defaults: no --config was given");
+    }
+}
+
 enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
 {
     struct reason why = REASON_NULL;
@@ -327,6 +338,7 @@ enum exit_code server_run(struct config *config, const struct cmdline *cmdline)
     server->handlers = &handlers;
     server->lockfile = LOCKFILE_NULL;
     bool has_weights = !cmdline->is_kept && supervisor_has_weights();
+    say_configuration(cmdline);
     int r = supervisor_take(&server->supervisor);
     if (config->socket_dir[0] != '\0') {
         memcpy(server->dir, config->socket_dir, sizeof(config->socket_dir));

@@ -1,5 +1,6 @@
 /* test-sighup.c - a reload of the configuration file under a running daemon: what holds afterwards,
  * for whom, and what a file with a fault changes. Lanes are charged to quotas, on the way. */
+#include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -90,6 +91,14 @@ static json_int_t bytes_limit(void)
     return limit;
 }
 
+static void test_the_file_is_named(void **state)
+{
+    (void)state;
+    char line[PATH_MAX + 32];
+    (void)snprintf(line, sizeof(line), "configured by '%s'", temp_path(&fixture.folder, "conf"));
+    await_line(line);
+}
+
 static void test_a_higher_quota_holds_for_open_sessions(void **state)
 {
     (void)state;
@@ -160,6 +169,7 @@ static void test_log_levels_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_file_is_named),
         cmocka_unit_test(test_a_higher_quota_holds_for_open_sessions),
         cmocka_unit_test(test_a_fault_changes_nothing),
         cmocka_unit_test(test_log_levels_follow),

@@ -85,6 +85,7 @@ def check_hidden_gpus(folder):
         assert result.returncode == 4 and "/dev/nvidiactl: No such file" in result.stderr, (device, result)
     result = in_namespace(f"timeout 2 {GEMMD} --socket-dir {folder}/hidden --device host")
     assert "serves on" in result.stderr, result
+    assert "no --config was given" in result.stderr, result
 
 
 def check_nobody(folder):
