@@ -140,12 +140,6 @@ __device__ __forceinline__ void copy_w(const w8a8_gemm_args &args, const shared_
     }
 }
 
-/* Are CTAs pairs, with so many rows of x for a warpgroup? */
-__host__ __device__ constexpr bool is_pair(uint32_t n_rows)
-{
-    return n_rows >= 32;
-}
-
 /* The rank of this CTA in its pair. */
 template <bool has_pair> __device__ __forceinline__ uint32_t pair_rank()
 {

@@ -100,6 +100,13 @@ __device__ __forceinline__ void hold_rows(const w8a8_gemm_args &args, const shar
 
 /* ---- the kernel ---- */
 
+/* Are CTAs pairs? With 64 rows of x and scales of groups, warpgroups that are one or two have
+ * enough to do with adding chains; waiting for those of another CTA made them slower. */
+__host__ __device__ constexpr bool is_pair(w8a8_kind kind, int n_rows, int n_warpgroups)
+{
+    return n_rows == 32 || (n_rows == 64 && (kind != W8A8_FP8_GROUP || n_warpgroups > 2));
+}
+
 template <w8a8_kind kind, int n_rows, int n_warpgroups>
 __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared_map &map,
                                         const known_rows &known)
@@ -107,10 +114,11 @@ __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared
     uint32_t lane = threadIdx.x % 32;
     uint32_t i_part = threadIdx.x / n_part_consumers(args);
     uint32_t warp = threadIdx.x % n_part_consumers(args) / 32;
-    consumer at = {lane, warp * 16, i_part * n_rows, {0, 0}, 0, 0, 0};
-    for (uint32_t i = blockIdx.x; is_in_turn<is_pair(n_rows)>(args, i); i += gridDim.x) {
-        if (is_pair(n_rows) && i >= n_row_blocks_of(args)) {
-            pass_turn<n_rows>(args, map, at);
+    constexpr bool has_pair = is_pair(kind, n_rows, n_warpgroups);
+    consumer at = {lane, warp * 16, i_part * n_rows, has_pair, {0, 0}, 0, 0, 0};
+    for (uint32_t i = blockIdx.x; is_in_turn<has_pair>(args, i); i += gridDim.x) {
+        if (has_pair && i >= n_row_blocks_of(args)) {
+            pass_turn(args, map, at);
             break;
         }
         uint32_t first_row = i * args.n_block_groups * SWIZZLE_ROWS;
@@ -161,7 +169,7 @@ __global__ void __launch_bounds__(128 * n_warpgroups + 64, 1)
 {
     __shared__ known_rows known;
     shared_map map = map_of(args);
-    constexpr bool has_pair = is_pair(n_rows);
+    constexpr bool has_pair = is_pair(kind, n_rows, n_warpgroups);
     init_barriers(args, map, n_holding_lanes);
     if constexpr (has_pair) {
         cluster_arrive_relaxed();
@@ -225,12 +233,14 @@ struct instance {
     uint32_t kind;
     uint32_t n_rows;       /* of x, of a warpgroup */
     uint32_t n_warpgroups; /* at most */
+    uint32_t n_ranks;      /* CTAs of a cluster */
     kernel_function function;
 };
 
 #define INSTANCE(kind, n_rows, n_warpgroups)                                                       \
     {                                                                                              \
-        kind, n_rows, n_warpgroups, w8a8_gemm<kind, n_rows, n_warpgroups>                          \
+        kind, n_rows, n_warpgroups, is_pair(kind, n_rows, n_warpgroups) ? 2u : 1u,                 \
+            w8a8_gemm<kind, n_rows, n_warpgroups>                                                  \
     }
 #define INSTANCES(kind)                                                                            \
     INSTANCE(kind, 8, 4), INSTANCE(kind, 16, 4), INSTANCE(kind, 32, 2), INSTANCE(kind, 32, 4),     \
@@ -263,12 +273,6 @@ uint32_t choose_m_parts(const w8a8_gemm_args &args)
     return is_alone && args.x.n_rows == 64 && args.kind != W8A8_FP8_GROUP ? 2 : 1;
 }
 
-/* CTAs of a cluster. */
-uint32_t n_ranks_of(const w8a8_gemm_args &args)
-{
-    return is_pair(args.x.n_rows / args.n_m_parts) ? 2 : 1;
-}
-
 uint32_t choose_stages(w8a8_gemm_args args)
 {
     args.n_stages = n_stages_max;
@@ -299,16 +303,16 @@ cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
         args->n_m_parts = choose_m_parts(*args);
         args->n_stages = choose_stages(*args);
         uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
-        *ret_n_ctas = align_up(n_row_blocks < n_sms ? n_row_blocks : n_sms, n_ranks_of(*args));
+        *ret_n_ctas = n_row_blocks < n_sms ? n_row_blocks : n_sms;
     }
     return r;
 }
 
-cudaError_t launch(const void *function, uint32_t n_ctas, uint32_t n_feed_threads,
+cudaError_t launch(const void *function, uint32_t n_ctas, uint32_t n_ranks, uint32_t n_feed_threads,
                    const w8a8_gemm_args &args, bool may_overlap, void **parameters, void *stream)
 {
-    launch_shape shape = {n_ctas, n_consumers(args) + n_feed_threads, map_of(args).total_bytes,
-                          n_ranks_of(args)};
+    launch_shape shape = {align_up(n_ctas, n_ranks), n_consumers(args) + n_feed_threads,
+                          map_of(args).total_bytes, n_ranks};
     return overlap_launch(function, shape, may_overlap, parameters, stream);
 }
 
@@ -342,8 +346,8 @@ int w8a8_gemm_enqueue(struct w8a8_gemm_args *args, bool may_overlap, void *strea
     const instance *one = find_instance(*args);
     void *parameters[] = {args};
     return one == nullptr ? cudaErrorInvalidValue
-                          : launch(reinterpret_cast<const void *>(one->function), n_ctas, 64, *args,
-                                   may_overlap, parameters, stream);
+                          : launch(reinterpret_cast<const void *>(one->function), n_ctas,
+                                   one->n_ranks, 64, *args, may_overlap, parameters, stream);
 }
 
 int w8a8_gather_gemm_enqueue(struct w8a8_gemm_args *args, struct w8a8_lay_out_args *lay_out,
@@ -355,6 +359,6 @@ int w8a8_gather_gemm_enqueue(struct w8a8_gemm_args *args, struct w8a8_lay_out_ar
         return r;
     }
     void *parameters[] = {args, lay_out};
-    return launch(reinterpret_cast<const void *>(gather_functions[args->kind]), n_ctas,
+    return launch(reinterpret_cast<const void *>(gather_functions[args->kind]), n_ctas, 1,
                   32 + n_gather_threads, *args, may_overlap, parameters, stream);
 }

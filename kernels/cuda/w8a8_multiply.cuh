@@ -18,6 +18,7 @@ struct consumer {
     uint32_t lane;
     uint32_t first_row; /* of the warp, in the CTA's run of rows */
     uint32_t first_m;   /* of the warpgroup's rows of x */
+    bool has_pair;      /* known when compiled */
     ring_place issue;   /* the stage that is multiplied, and the block in it */
     uint32_t i_issue_block;
     uint32_t i_done; /* the stage whose sums are added, and the block in it */
@@ -84,7 +85,6 @@ struct row_scales {
 };
 
 /* Gives a stage back: x of a pair to the feeders of both. */
-template <bool has_pair>
 __device__ __forceinline__ void release_stage(const w8a8_gemm_args &args, const shared_map &map,
                                               consumer &at)
 {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void release_stage(const w8a8_gemm_args &args, const 
     if (at.lane == 0) {
         mbarrier_arrive(shared_base() + map.empty + 8 * at.i_done);
     }
-    if (has_pair && at.lane < 2) {
+    if (at.has_pair && at.lane < 2) {
         mbarrier_arrive_cluster(shared_base() + map.x_empty + 8 * at.i_done, at.lane);
     }
     at.i_done_block = 0;
@@ -124,7 +124,7 @@ end_block(const w8a8_gemm_args &args, const shared_map &map, consumer &at, row_s
         scales.lower += 4;
     }
     if (++at.i_done_block == args.x.stage_blocks) {
-        release_stage<is_pair(n_rows)>(args, map, at);
+        release_stage(args, map, at);
     }
 }
 
@@ -136,7 +136,7 @@ __device__ __forceinline__ void end_stage(const w8a8_gemm_args &args, const shar
     if (at.i_done_block == 0) {
         return;
     }
-    release_stage<is_pair(n_rows)>(args, map, at);
+    release_stage(args, map, at);
     at.i_issue_block = 0;
     ring_on(at.issue, args.n_stages);
 }
@@ -172,37 +172,6 @@ __device__ __forceinline__ void multiply_run(const w8a8_gemm_args &args, const s
     }
 }
 
-/* All of k by two chains in turn: one is under way while the other is added. Where adding takes
- * long, that is quicker than runs. */
-template <w8a8_kind kind, int n_rows>
-__device__ __forceinline__ void multiply_in_turn(const w8a8_gemm_args &args, const shared_map &map,
-                                                 consumer &at, row_scales &scales,
-                                                 fragment<kind, n_rows> &total)
-{
-    uint32_t n_k_blocks = n_k_blocks_of(args.k);
-    fragment<kind, n_rows> even, odd;
-    start_block<kind, n_rows>(args, map, at, false, even);
-    uint32_t i = 1;
-    for (; i + 1 < n_k_blocks; i += 2) {
-        start_block<kind, n_rows>(args, map, at, false, odd);
-        wgmma_wait<1>();
-        end_block<kind, n_rows>(args, map, at, scales, even, total);
-        start_block<kind, n_rows>(args, map, at, false, even);
-        wgmma_wait<1>();
-        end_block<kind, n_rows>(args, map, at, scales, odd, total);
-    }
-    if (i < n_k_blocks) {
-        start_block<kind, n_rows>(args, map, at, false, odd);
-        wgmma_wait<1>();
-        end_block<kind, n_rows>(args, map, at, scales, even, total);
-        wgmma_wait<0>();
-        end_block<kind, n_rows>(args, map, at, scales, odd, total);
-    } else {
-        wgmma_wait<0>();
-        end_block<kind, n_rows>(args, map, at, scales, even, total);
-    }
-}
-
 /* All of k, for one run of rows. */
 template <w8a8_kind kind, int n_rows, int n_warpgroups>
 __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const shared_map &map,
@@ -222,8 +191,6 @@ __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const 
         wgmma_wait<0>();
         wgmma_changed(total.values);
         end_block<kind, n_rows>(args, map, at, scales, total, total);
-    } else if constexpr (kind == W8A8_FP8_GROUP && n_rows == 64 && n_warpgroups == 2) {
-        multiply_in_turn<kind, n_rows>(args, map, at, scales, total);
     } else {
         constexpr int n_max = n_chains_max<n_rows, n_warpgroups>;
         if constexpr (n_max == 4) {
@@ -247,13 +214,12 @@ __device__ __forceinline__ void multiply_rows(const w8a8_gemm_args &args, const 
 }
 
 /* A turn of the second CTA of a pair that has no rows of W: it takes x and gives it back. */
-template <int n_rows>
 __device__ __forceinline__ void pass_turn(const w8a8_gemm_args &args, const shared_map &map,
                                           consumer &at)
 {
     for (uint32_t i = 0; i < n_k_blocks_of(args.k); i += args.x.stage_blocks) {
         mbarrier_wait_parity(shared_base() + map.x_full + 8 * at.issue.i, at.issue.parity);
-        release_stage<is_pair(n_rows)>(args, map, at);
+        release_stage(args, map, at);
         ring_on(at.issue, args.n_stages);
     }
 }
