@@ -153,21 +153,41 @@ __device__ __forceinline__ bool is_in_turn(const w8a8_gemm_args &args, uint32_t 
     return i_row_block - pair_rank<has_pair>() < n_row_blocks_of(args);
 }
 
+/* Some bytes of a stage, from its start or one of its parts on. */
+template <bool has_pair>
+__device__ __forceinline__ void copy_part(uint32_t to, const uint8_t *from, uint32_t n_bytes,
+                                          uint32_t full)
+{
+    if constexpr (has_pair) {
+        uint32_t offset = pair_rank<has_pair>() * n_bytes / 2;
+        cp_async_bulk_multicast(to + offset, from + offset, n_bytes / 2, full, 3);
+    } else {
+        cp_async_bulk(to, from, n_bytes, full);
+    }
+}
+
+/* Of the stage that k ends in, only the blocks that are there; scales lie behind room for all. */
 template <bool has_pair>
 __device__ __forceinline__ void copy_x(const w8a8_gemm_args &args, const shared_map &map,
                                        const feed_cursor &at)
 {
     uint64_t i_stage = at.i_k_block / args.x.stage_blocks;
+    uint32_t n_blocks = n_stage_blocks(args, at);
     uint32_t full = shared_base() + map.x_full + 8 * at.place.i;
-    uint32_t stage = shared_base() + map.x + at.place.i * map.x_stage_bytes;
+    uint32_t to = shared_base() + map.x + at.place.i * map.x_stage_bytes;
     const uint8_t *from = args.x.stages + i_stage * args.x.stage_bytes;
-    mbarrier_arrive_expect_tx(full, args.x.stage_bytes);
-    if constexpr (has_pair) {
-        uint32_t n_half_bytes = args.x.stage_bytes / 2;
-        uint32_t offset = pair_rank<has_pair>() * n_half_bytes;
-        cp_async_bulk_multicast(stage + offset, from + offset, n_half_bytes, full, 3);
-    } else {
-        cp_async_bulk(stage, from, args.x.stage_bytes, full);
+    if (n_blocks == args.x.stage_blocks) {
+        mbarrier_arrive_expect_tx(full, args.x.stage_bytes);
+        copy_part<has_pair>(to, from, args.x.stage_bytes, full);
+        return;
+    }
+    uint32_t n_code_bytes = n_blocks * args.x.n_rows * SWIZZLE_K;
+    uint32_t n_scale_bytes = args.kind == W8A8_FP8_GROUP ? n_blocks * args.x.n_rows * 4 : 0;
+    mbarrier_arrive_expect_tx(full, n_code_bytes + n_scale_bytes);
+    copy_part<has_pair>(to, from, n_code_bytes, full);
+    if (n_scale_bytes > 0) {
+        uint32_t offset = args.x.stage_blocks * args.x.n_rows * SWIZZLE_K;
+        copy_part<has_pair>(to + offset, from + offset, n_scale_bytes, full);
     }
 }
 
