@@ -70,7 +70,7 @@ void bench_print_notes(FILE *stream)
     (void)fprintf(stream,
                   "Presets:\n  %s\nFormats (the plain one of --act is always measured too):\n  %s\n"
                   "Defaults: --shape 4096x4096 --format int4-g128 --m 1..64 --act bf16, the first "
-                  "device;\n.. doubles. See gemmctl(1) for each option.\n",
+                  "device.\n",
                   bench_preset_names(), format_names);
 }
 

@@ -10,12 +10,56 @@
 
 #include "client/tool/tool.h"
 
+/* ---- the commands ---- */
+
+static const char load_options[] =
+    "  --device D                 on that device, by its name; default: the first\n"
+    "  --fuse [NAME=PART,PART...] serve modules side by side as one weight; without a rule q, k, "
+    "v\n"
+    "                             and gate, up, wherever they fit\n"
+    "  --tp-rank R --tp-size S    cut the weights for one rank of a tensor-parallel group\n"
+    "  --tp-split MODULE=n|k|whole\n"
+    "                             cut that module so, or not\n"
+    "  --activations [MODULE=]fp8|float\n"
+    "                             round x of 4-bit integers to e4m3, with a scale a row, or not\n";
+
+static const char gemm_options[] =
+    "  --in x.npy                 float32 or float16, (m, k); int8, or e4m3 as uint8, where the\n"
+    "                             weight quantises x\n"
+    "  --x-scales s.npy           float32 scales of quantised rows\n"
+    "  --out y.npy                gets float32, (m, n)\n"
+    "  --act bf16|f16             the type that x is rounded to; default: the model's own\n"
+    "  --repeat N                 multiply N times, and say the median and the least time\n"
+    "  --fast-accumulation        fp8 activations: sums stay in the tensor cores for all of k\n";
+
+static const char explain_options[] =
+    "  --m 1,3,8..64              numbers of rows, 32 at most; .. doubles\n";
+
+static const char ready_options[] =
+    "  --alive                    ask only whether the daemon's main loop answers\n";
+
+static const char top_options[] =
+    "  --interval SECONDS         between two views, 0.05 to 3600; default: 1\n"
+    "  --once                     print one view, and leave\n";
+
+static const char bench_options[] =
+    "  --preset MODEL             the layers of a model; as the next two, may be repeated\n"
+    "  --shape NxK                a weight of N rows and K columns\n"
+    "  --format F                 how it is quantised\n"
+    "  --m 1,3,8..64              numbers of rows, 32 at most, each up to 8192; .. doubles\n"
+    "  --act bf16|f16             the type of x and y, and of the plain weight beside it\n"
+    "  --device D                 the device, by its name\n"
+    "  --disable KERNEL           leave that kernel out; may be repeated\n"
+    "  --padding                  both sides rounded up to 128 too: what an odd shape costs\n"
+    "  --budget-ms T              about how long a measurement takes, 1 to 1000; default: 8\n"
+    "  --csv FILE, --svg FILE     write all figures, or a plot of time and speed-up over rows\n";
+
 static const struct tool_command commands[] = {
     {"status", "", "version, uptime, devices, models, sessions, rates", command_status},
     {"load",
      "NAME PATH [--device D] [--fuse [RULE]]... [--tp-rank R --tp-size S] [--tp-split "
      "MODULE=AXIS]... [--activations [MODULE=]fp8|float]...",
-     "load a checkpoint folder as NAME", command_load},
+     "load a checkpoint folder as NAME", command_load, load_options},
     {"unload", "NAME", "stop serving a model", command_unload},
     {"reload", "NAME", "read a model's checkpoint again and swap it in", command_reload},
     {"models", "", "the models that are served", command_models},
@@ -23,20 +67,20 @@ static const struct tool_command commands[] = {
     {"gemm",
      "WEIGHT --in x.npy [--x-scales s.npy] --out y.npy [--act bf16|f16] [--repeat N] "
      "[--fast-accumulation]",
-     "one product", command_gemm},
+     "one product", command_gemm, gemm_options},
     {"explain", "WEIGHT [--m 1,3,8..64]", "which kernel for which M, and why not the others",
-     command_explain},
+     command_explain, explain_options},
     {"verify", "WEIGHT|MODEL", "packed weight against checkpoint, result against reference",
      command_verify},
     {"ready", "[--alive]", "exit code 0 if all devices compute (--alive: it answers), else 4",
-     command_ready},
+     command_ready, ready_options},
     {"top", "[--interval SECONDS] [--once]",
-     "a live view of devices and models; also of a daemon that hangs", command_top},
+     "a live view of devices and models; also of a daemon that hangs", command_top, top_options},
     {"bench",
      "[--preset MODEL | --shape NxK]... [--format F]... [--m 1,3,8..64] [--act bf16|f16] "
      "[--device D] [--disable KERNEL]... [--padding] [--budget-ms T] [--csv FILE] [--svg FILE]",
      "kernels and formats side by side over M, and which is the fastest", command_bench,
-     bench_print_notes},
+     bench_options, bench_print_notes},
     {"doctor", "", "what is wrong with this machine or could be better, and how", command_doctor},
     {"drain", "", "take no more work, finish what is there", command_drain},
 };
@@ -123,6 +167,9 @@ static int print_help(const struct tool_command *command)
 {
     (void)printf("Usage: gemmctl [--socket-dir DIR] [--json] %s%s%s\n%s.\n", command->name,
                  command->arguments[0] != '\0' ? " " : "", command->arguments, command->does);
+    if (command->options) {
+        (void)fputs(command->options, stdout);
+    }
     if (command->print_notes) {
         command->print_notes(stdout);
     }
@@ -212,6 +259,7 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     }
     const struct tool_command *command = find_command(arguments.argv[0]);
+    tool_hint = command ? command->name : NULL;
     if (!command) {
         return no_command(arguments.argv[0]);
     }

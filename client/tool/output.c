@@ -9,13 +9,16 @@
 
 #include "client/tool/tool.h"
 
+const char *tool_hint;
+
 int tool_usage(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     (void)fprintf(stderr, "gemmctl: ");
     (void)vfprintf(stderr, format, args);
-    (void)fprintf(stderr, "; see gemmctl --help\n");
+    (void)fprintf(stderr, "; see gemmctl %s%s--help\n", tool_hint ? tool_hint : "",
+                  tool_hint ? " " : "");
     va_end(args);
     return TOOL_USAGE;
 }

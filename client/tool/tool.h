@@ -29,6 +29,7 @@ struct tool_command {
     const char *arguments;
     const char *does;
     int (*run)(struct tool *tool, int argc, char **argv);
+    const char *options;               /* a line each, for COMMAND --help; NULL: none */
     void (*print_notes)(FILE *stream); /* more for COMMAND --help; NULL: nothing */
 };
 
@@ -62,7 +63,9 @@ int tool_call(struct tool *tool, struct msg_request *request, enum msg_body body
 /* tool_fail() - the last call's sentence on standard error, one line; the exit code its status
  * means. */
 int tool_fail(int status);
-/* tool_usage() - "gemmctl: <sentence>" and the hint; TOOL_USAGE. */
+/* tool_usage() - "gemmctl: <sentence>" and where help is; TOOL_USAGE. tool_hint: the command whose
+ * help that is, set by main(); NULL: gemmctl's own. */
+extern const char *tool_hint;
 int tool_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* tool_bad_option() - what getopt_long() gave '?' or ':' for, opterr being 0; TOOL_USAGE. */
 int tool_bad_option(int key, char **argv);

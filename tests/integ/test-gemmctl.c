@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "client/tool/npy.h"
+#include "ipc/base/num.h"
 #include "ipc/unix.h"
 #include "tests/harness/fixture.h"
 #include "tests/harness/model.h"
@@ -268,6 +269,37 @@ static void test_help_of_commands(void **state)
     assert_int_equal(count(output(), "[--json] drain\n"), 1);
 }
 
+/* Each option of the usage has a line that begins with it. */
+static void expect_option_lines(const char *command)
+{
+    assert_int_equal(GEMMCTL(command, "--help"), DONE);
+    char usage[1024];
+    (void)snprintf(usage, sizeof(usage), "%.*s", (int)strcspn(output(), "\n"), output());
+    uint32_t n_options = 0;
+    const char *at = strstr(usage, "[--json] ") + strlen("[--json] ");
+    for (; (at = strstr(at, "--")) != NULL; n_options++) {
+        char name[64];
+        at += 2;
+        (void)snprintf(name, sizeof(name), "--%.*s ", (int)strcspn(at, " ]"), at);
+        const char *lines = strchr(output(), '\n');
+        if (strstr(lines, name) == NULL) {
+            fail_msg("gemmctl %s --help has no line for %s", command, name);
+        }
+    }
+    assert_true(n_options > 0);
+}
+
+static void test_help_of_options(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"load", "gemm", "explain", "ready", "top", "bench"};
+    for (uint32_t i = 0; i < ARRAY_LENGTH(commands); i++) {
+        expect_option_lines(commands[i]);
+    }
+    expect_refusal(GEMMCTL("gemm"), USAGE, "; see gemmctl gemm --help");
+    expect_refusal(GEMMCTL("gem"), USAGE, "; see gemmctl --help");
+}
+
 /* The last one named counts, wherever it stands. */
 static void test_socket_dir_behind_the_command(void **state)
 {
@@ -492,6 +524,7 @@ int main(void)
         cmocka_unit_test(test_explanation),
         cmocka_unit_test(test_explanation_for_people),
         cmocka_unit_test(test_help_of_commands),
+        cmocka_unit_test(test_help_of_options),
         cmocka_unit_test(test_socket_dir_behind_the_command),
         cmocka_unit_test(test_every_command_for_people),
         cmocka_unit_test(test_load_shows_in_models),
