@@ -153,6 +153,19 @@ __device__ __forceinline__ bool is_in_turn(const w8a8_gemm_args &args, uint32_t 
     return i_row_block - pair_rank<has_pair>() < n_row_blocks_of(args);
 }
 
+/* Of all stages of x that come to this CTA, those that come to a place in the ring which was used
+ * before. */
+template <bool has_pair>
+__device__ __forceinline__ uint32_t n_refills_of(const w8a8_gemm_args &args)
+{
+    uint32_t n_row_blocks = n_row_blocks_of(args) + pair_rank<has_pair>() - blockIdx.x;
+    uint32_t n_turns = (n_row_blocks + gridDim.x - 1) / gridDim.x;
+    uint32_t n_turn_stages =
+        (n_k_blocks_of(args.k) + args.x.stage_blocks - 1) / args.x.stage_blocks;
+    uint32_t n = n_turns * n_turn_stages;
+    return n > args.n_stages ? n - args.n_stages : 0;
+}
+
 /* Some bytes of a stage, from its start or one of its parts on. */
 template <bool has_pair>
 __device__ __forceinline__ void copy_part(uint32_t to, const uint8_t *from, uint32_t n_bytes,

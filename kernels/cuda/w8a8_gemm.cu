@@ -115,7 +115,8 @@ __device__ __forceinline__ void consume(const w8a8_gemm_args &args, const shared
     uint32_t i_part = threadIdx.x / n_part_consumers(args);
     uint32_t warp = threadIdx.x % n_part_consumers(args) / 32;
     constexpr bool has_pair = is_pair(kind, n_rows, n_warpgroups);
-    consumer at = {lane, warp * 16, i_part * n_rows, has_pair, {0, 0}, 0, 0, 0};
+    uint32_t n_refills = has_pair ? n_refills_of<has_pair>(args) : 0;
+    consumer at = {lane, warp * 16, i_part * n_rows, has_pair, n_refills, {0, 0}, 0, 0, 0};
     for (uint32_t i = blockIdx.x; is_in_turn<has_pair>(args, i); i += gridDim.x) {
         if (has_pair && i >= n_row_blocks_of(args)) {
             pass_turn(args, map, at);
@@ -195,7 +196,7 @@ __global__ void __launch_bounds__(128 * n_warpgroups + 64, 1)
     }
     if constexpr (has_pair) {
         cluster_arrive_relaxed();
-        cluster_wait(); /* until here the other one writes to this one's shared memory */
+        cluster_wait(); /* until here the other one copies to this one's shared memory */
     }
 }
 

@@ -19,6 +19,7 @@ struct consumer {
     uint32_t first_row; /* of the warp, in the CTA's run of rows */
     uint32_t first_m;   /* of the warpgroup's rows of x */
     bool has_pair;      /* known when compiled */
+    uint32_t n_refills; /* stages of a pair that are still to be filled once more */
     ring_place issue;   /* the stage that is multiplied, and the block in it */
     uint32_t i_issue_block;
     uint32_t i_done; /* the stage whose sums are added, and the block in it */
@@ -84,7 +85,8 @@ struct row_scales {
     uint32_t lower;
 };
 
-/* Gives a stage back: x of a pair to the feeders of both. */
+/* Gives a stage back: x of a pair to the feeders of both, if they will fill it once more. An
+ * arrival that nobody waits for could come to a CTA that has ended. */
 __device__ __forceinline__ void release_stage(const w8a8_gemm_args &args, const shared_map &map,
                                               consumer &at)
 {
@@ -92,8 +94,11 @@ __device__ __forceinline__ void release_stage(const w8a8_gemm_args &args, const 
     if (at.lane == 0) {
         mbarrier_arrive(shared_base() + map.empty + 8 * at.i_done);
     }
-    if (at.has_pair && at.lane < 2) {
-        mbarrier_arrive_cluster(shared_base() + map.x_empty + 8 * at.i_done, at.lane);
+    if (at.has_pair && at.n_refills > 0) {
+        at.n_refills--;
+        if (at.lane < 2) {
+            mbarrier_arrive_cluster(shared_base() + map.x_empty + 8 * at.i_done, at.lane);
+        }
     }
     at.i_done_block = 0;
     at.i_done = at.i_done + 1 == args.n_stages ? 0 : at.i_done + 1;
