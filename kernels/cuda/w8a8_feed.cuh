@@ -10,6 +10,7 @@
  * of the CTA's rows for all of k. */
 #pragma once
 
+#include "kernels/cuda/div_up.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/shared_base.cuh"
 #include "kernels/cuda/w8a8_args.h"
@@ -24,17 +25,17 @@ constexpr uint32_t n_block_groups_max = n_warpgroups_max * n_wgmma_rows / SWIZZL
 
 __host__ __device__ constexpr uint32_t align_up(uint32_t value, uint32_t to)
 {
-    return (value + to - 1) / to * to;
+    return div_up(value, to) * to;
 }
 
 __host__ __device__ inline uint32_t n_groups_of(uint32_t n)
 {
-    return (n + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS;
+    return div_up(n, SWIZZLE_ROWS);
 }
 
 __host__ __device__ inline uint32_t n_k_blocks_of(uint32_t k)
 {
-    return (k + SWIZZLE_K - 1) / SWIZZLE_K;
+    return div_up(k, SWIZZLE_K);
 }
 
 /* Offsets from the start of shared memory. A warpgroup whose rows are not all there reads on behind
@@ -102,9 +103,9 @@ struct feed_cursor {
     ring_place place;
 };
 
-__device__ __forceinline__ uint32_t n_row_blocks_of(const w8a8_gemm_args &args)
+__host__ __device__ inline uint32_t n_row_blocks_of(const w8a8_gemm_args &args)
 {
-    return (n_groups_of(args.n) + args.n_block_groups - 1) / args.n_block_groups;
+    return div_up(n_groups_of(args.n), args.n_block_groups);
 }
 
 __device__ __forceinline__ void feed_on(const w8a8_gemm_args &args, feed_cursor &at)
@@ -159,9 +160,8 @@ template <bool has_pair>
 __device__ __forceinline__ uint32_t n_refills_of(const w8a8_gemm_args &args)
 {
     uint32_t n_row_blocks = n_row_blocks_of(args) + pair_rank<has_pair>() - blockIdx.x;
-    uint32_t n_turns = (n_row_blocks + gridDim.x - 1) / gridDim.x;
-    uint32_t n_turn_stages =
-        (n_k_blocks_of(args.k) + args.x.stage_blocks - 1) / args.x.stage_blocks;
+    uint32_t n_turns = div_up(n_row_blocks, gridDim.x);
+    uint32_t n_turn_stages = div_up(n_k_blocks_of(args.k), args.x.stage_blocks);
     uint32_t n = n_turns * n_turn_stages;
     return n > args.n_stages ? n - args.n_stages : 0;
 }

@@ -303,7 +303,7 @@ cudaError_t cut(w8a8_gemm_args *args, uint32_t *ret_n_ctas)
         args->n_block_groups = choose_block_groups(args->n, n_sms);
         args->n_m_parts = choose_m_parts(*args);
         args->n_stages = choose_stages(*args);
-        uint32_t n_row_blocks = div_up(n_groups_of(args->n), args->n_block_groups);
+        uint32_t n_row_blocks = n_row_blocks_of(*args);
         *ret_n_ctas = n_row_blocks < n_sms ? n_row_blocks : n_sms;
     }
     return r;

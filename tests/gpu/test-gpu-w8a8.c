@@ -259,11 +259,12 @@ static void assert_fast(struct gpu_case *c, const uint8_t *promoted, const char 
 
 /* N and k odd and even: less than a group of rows, than a warpgroup's, more than one round of
  * CTAs; less than a block of k, one more than a stage, whole stages, and one group shorter than a
- * block. Prefill of ROWS_MAX rows on an H200 cuts 5704 columns into tiles of 192, 17000 into tiles
- * of 256 and 192. */
-static const uint32_t shapes[][2] = {{1, 16},     {7, 129},    {64, 128},   {200, 1000},
-                                     {1100, 384}, {513, 2944}, {130, 4096}, {36000, 136},
-                                     {5704, 200}, {17000, 272}};
+ * block. Of an H200's pairs of CTAs some go round their ring of stages: by one and by two
+ * warpgroups, with scales of groups, and in two turns of which one CTA has but one. Prefill of
+ * ROWS_MAX rows there cuts 5704 columns into tiles of 192, 17000 into tiles of 256 and 192. */
+static const uint32_t shapes[][2] = {{1, 16},     {7, 129},     {64, 128},   {200, 1000},
+                                     {1100, 384}, {513, 2944},  {130, 8192}, {36100, 1160},
+                                     {5704, 200}, {17000, 2000}};
 
 static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 
