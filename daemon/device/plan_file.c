@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/line_file.h"
 #include "ipc/base/log.h"
@@ -41,6 +42,9 @@ static struct plan *find(const struct plan_file *file, const char *key)
 
 static int add(struct plan_file *file, struct plan **ret_plan)
 {
+    if (file->n == PLAN_FILE_PLANS_MAX) {
+        return STATUS_NO_SPACE;
+    }
     if (file->n == file->n_allocated) {
         uint32_t n = (uint32_t)num_max(16, 2ull * file->n_allocated);
         struct plan *longer = realloc(file->plans, n * sizeof(*longer));
@@ -79,12 +83,17 @@ static struct line_file line_file_of(const struct plan_file *file)
     };
 }
 
+/* What is known already stays: it is at least as new. */
 static int take_line(void *context, char *line)
 {
+    struct plan_file *file = context;
     const char *key = strsep(&line, "\t");
     bool is_good = line && key[0] != '\0' && strlen(key) < PLAN_KEY_BYTES && line[0] != '\0' &&
                    strlen(line) < GK_PLAN_TEXT_BYTES;
-    return is_good ? put(context, key, line) : STATUS_UNSUPPORTED;
+    if (!is_good || file->n == PLAN_FILE_PLANS_MAX) {
+        return STATUS_UNSUPPORTED;
+    }
+    return find(file, key) ? 0 : put(file, key, line);
 }
 
 static void format_line(const void *context, uint32_t i, char *text)
@@ -148,11 +157,16 @@ void plan_file_put(struct plan_file *file, const char *key, const char *text)
     }
     (void)pthread_mutex_lock(&file->mutex);
     const struct line_file lines = line_file_of(file);
+    CLEAN_FD int lock = line_file_lock(&lines);
     int r = put(file, key, text);
-    r = r != 0 ? r : line_file_write(&lines, file->n, format_line, file, &why);
+    if (r == 0) { /* faults of lines were told at the start */
+        int read = line_file_read(&lines, take_line, file, NULL);
+        r = read < 0 ? read : line_file_write(&lines, file->n, format_line, file, &why);
+    }
     (void)pthread_mutex_unlock(&file->mutex);
     if (r != 0) {
+        const char *sentence = r == STATUS_NO_SPACE ? "there are too many" : why.text;
         log_write(LOG_LEVEL_WARNING, "device", "a plan is not kept: %s",
-                  r < 0 ? strerror(-r) : why.text);
+                  r < 0 ? strerror(-r) : sentence);
     }
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/base/cleanup.h"
 #include "ipc/base/error.h"
 #include "ipc/base/line_file.h"
 #include "ipc/base/num.h"
@@ -107,8 +108,12 @@ static bool parse(char *text, struct tuning_line *ret_line)
 
 static int take_line(void *context, char *text)
 {
+    struct tuning_table *table = context;
     struct tuning_line line;
-    return parse(text, &line) ? tuning_table_put(context, &line) : STATUS_UNSUPPORTED;
+    if (table->n >= TUNING_FILE_LINES_MAX || !parse(text, &line)) {
+        return STATUS_UNSUPPORTED;
+    }
+    return find(table, line.key, line.m, line.kernel) ? 0 : tuning_table_put(table, &line);
 }
 
 static void format_line(const void *context, uint32_t i, char *text)
@@ -125,8 +130,13 @@ int tuning_file_read(struct tuning_table *table, const char *path, struct reason
     return line_file_read(&file, take_line, table, why);
 }
 
-int tuning_file_write(const struct tuning_table *table, const char *path, struct reason *why)
+int tuning_file_write(struct tuning_table *table, const char *path, struct reason *why)
 {
     const struct line_file file = file_at(path);
+    CLEAN_FD int lock = line_file_lock(&file);
+    int r = line_file_read(&file, take_line, table, NULL); /* its faults were told at the start */
+    if (r < 0) {
+        return r;
+    }
     return line_file_write(&file, table->n, format_line, table, why);
 }

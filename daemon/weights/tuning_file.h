@@ -14,6 +14,7 @@
 #define TUNING_FILE_BYTES_MAX (1024u * 1024u)
 #define TUNING_KEY_BYTES      512u
 #define TUNING_KERNEL_BYTES   64u
+#define TUNING_FILE_LINES_MAX 8192u /* others are left out: they are looked for one by one */
 
 struct tuning_line {
     char key[TUNING_KEY_BYTES];
@@ -37,10 +38,11 @@ int tuning_table_put(struct tuning_table *table, const struct tuning_line *line)
 double tuning_table_get(const struct tuning_table *table, const char *key, uint32_t m,
                         const char *kernel);
 
-/* tuning_file_read() - add the lines of a file; none where there is no file. tuning_file_write() -
- * all lines, as a whole or not at all, the oldest left out where they are over
+/* tuning_file_read() - add the lines of a file that are not known yet; none where there is no file.
+ * tuning_file_write() - all lines, and those that other processes have written meanwhile, which the
+ * table has then too, as a whole or not at all, the oldest left out where they are over
  * TUNING_FILE_BYTES_MAX. Results are those of line_file_read() and line_file_write(). */
 int tuning_file_read(struct tuning_table *table, const char *path,
                      struct reason *why) GD_MUST_CHECK;
-int tuning_file_write(const struct tuning_table *table, const char *path,
+int tuning_file_write(struct tuning_table *table, const char *path,
                       struct reason *why) GD_MUST_CHECK;

@@ -2,12 +2,15 @@
 #include "ipc/base/line_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ipc/base/cleanup.h"
@@ -135,6 +138,24 @@ static void make_folders(const char *path)
         (void)mkdir(copy, 0700); /* what goes wrong here shows when the file is opened */
         *slash = '/';
     }
+}
+
+int line_file_lock(const struct line_file *file)
+{
+    enum { TRIES = 50 };
+    const struct timespec pause = {.tv_nsec = 2000000};
+    char folder[PATH_MAX];
+    make_folders(file->path);
+    (void)snprintf(folder, sizeof(folder), "%s", file->path);
+    char *slash = strrchr(folder, '/');
+    if (slash) {
+        slash[1] = '\0';
+    }
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (uint32_t i = 0; fd >= 0 && i < TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        (void)nanosleep(&pause, NULL);
+    }
+    return fd;
 }
 
 int line_file_write(const struct line_file *file, uint32_t n, line_format format,

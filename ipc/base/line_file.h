@@ -1,7 +1,7 @@
 /* line_file.h - what outlives the process as text, a line for each thing that is kept: read and
  * judged line by line, written as a whole or not at all. Text, because an operator may want to read
  * it, compare two machines' or delete a line. Lines starting with '#' are comments. One thread at a
- * time uses a file. */
+ * time uses a file; processes take turns by line_file_lock(). */
 #pragma once
 
 #include <stdint.h>
@@ -29,6 +29,12 @@ typedef void (*line_format)(const void *context, uint32_t i, char *text);
  * it cannot be read, or how many of its lines were left out, the others having been taken. */
 int line_file_read(const struct line_file *file, line_take take, void *context,
                    struct reason *why) GD_MUST_CHECK;
+
+/* line_file_lock() - for who reads the file and then writes it, so as to keep what another process
+ * wrote: a descriptor to be closed behind the writing, which holds an advisory lock of the file's
+ * folder, made where it is missing. Waits a moment at most; what could be lost then is only kept
+ * for convenience. -1: there is no such folder, as writing will say. */
+int line_file_lock(const struct line_file *file);
 
 /* line_file_write() - n lines in place of those that are there, the first of them left out where
  * all are over bytes_max; folders on its way are made where they are missing. 0, or

@@ -85,6 +85,42 @@ static void test_plans_survive(void **state)
     assert_string_equal(logged, "");
 }
 
+/* As two daemons of one user do. */
+static void test_two_keep_what_both_found(void **state)
+{
+    (void)state;
+    struct plan_file *first = open_file(), *second = open_file();
+    plan_file_put(first, "of both", "older");
+    plan_file_put(first, "of the first", "1");
+    plan_file_put(second, "of the second", "2");
+    plan_file_put(second, "of both", "newer");
+    plan_file_put(first, "of the first", "3");
+    assert_null(plan_file_free(first));
+    assert_null(plan_file_free(second));
+    struct plan_file *file = open_file();
+    assert_kept(file, "of the first", "3");
+    assert_kept(file, "of the second", "2");
+    assert_null(plan_file_free(file));
+    assert_string_equal(logged, "");
+}
+
+/* Were they all looked for among all, it would take minutes. */
+static void test_too_many_lines_are_left_out(void **state)
+{
+    (void)state;
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    for (uint32_t i = 0; i < 400000; i++) {
+        assert_true(fprintf(stream, "%x\ty\n", i) > 0);
+    }
+    assert_int_equal(fclose(stream), 0);
+    struct plan_file *file = open_file();
+    assert_non_null(strstr(logged, "are none of ours and left out, line 4097 the first"));
+    assert_kept(file, "fff", "y");
+    assert_kept(file, "1000", NULL);
+    assert_null(plan_file_free(file));
+}
+
 static void test_a_longest_line_fits(void **state)
 {
     (void)state;
@@ -145,6 +181,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_plans_survive, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_two_keep_what_both_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_too_many_lines_are_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_longest_line_fits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_garbage_costs_its_line, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_file_at_all, set_up, tear_down),

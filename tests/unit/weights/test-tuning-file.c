@@ -117,6 +117,47 @@ static void test_size_is_bounded(void **state)
     tuning_table_finish(&again);
 }
 
+/* As two daemons of one user do. */
+static void test_two_keep_what_both_measured(void **state)
+{
+    (void)state;
+    struct tuning_table first = TUNING_TABLE_NULL, second = TUNING_TABLE_NULL;
+    struct tuning_table again = TUNING_TABLE_NULL;
+    (void)unlink(path);
+    put(&first, "key", 1, "kernel", 1.0);
+    put(&second, "key", 1, "kernel", 2.0);
+    put(&second, "key", 2, "kernel", 3.0);
+    assert_int_equal(tuning_file_write(&first, path, NULL), 0);
+    assert_int_equal(tuning_file_write(&second, path, NULL), 0);
+    put(&first, "key", 3, "kernel", 4.0);
+    assert_int_equal(tuning_file_write(&first, path, NULL), 0);
+    assert_int_equal(tuning_file_read(&again, path, NULL), 0);
+    assert_int_equal(again.n, 3);
+    assert_true(tuning_table_get(&again, "key", 2, "kernel") == 3.0);
+    assert_true(tuning_table_get(&again, "key", 3, "kernel") == 4.0);
+    tuning_table_finish(&first);
+    tuning_table_finish(&second);
+    tuning_table_finish(&again);
+}
+
+/* Were they all looked for among all, it would take long. */
+static void test_too_many_lines_are_left_out(void **state)
+{
+    (void)state;
+    struct tuning_table table = TUNING_TABLE_NULL;
+    struct reason why = REASON_NULL;
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    for (uint32_t i = 0; i < TUNING_FILE_LINES_MAX + 100; i++) {
+        assert_true(fprintf(file, "k%x\t1\ta\t1.0\n", i) > 0);
+    }
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(tuning_file_read(&table, path, &why), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(why.text, ": 100 of its "));
+    assert_int_equal(table.n, TUNING_FILE_LINES_MAX);
+    tuning_table_finish(&table);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -135,6 +176,8 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_damaged_lines_are_skipped),
         cmocka_unit_test(test_size_is_bounded),
+        cmocka_unit_test(test_two_keep_what_both_measured),
+        cmocka_unit_test(test_too_many_lines_are_left_out),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
