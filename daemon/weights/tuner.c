@@ -226,8 +226,9 @@ static void keep(struct tuner *tuner)
         return;
     }
     tuner->is_changed = false;
-    if (tuning_file_write(&tuner->table, tuner->file_path, &why) != 0) {
-        log_write(LOG_LEVEL_WARNING, "tuner", "%s", why.text);
+    int r = tuning_file_write(&tuner->table, tuner->file_path, &why);
+    if (r != 0) {
+        log_write(LOG_LEVEL_WARNING, "tuner", "%s", r < 0 ? strerror(-r) : why.text);
     }
 }
 
